@@ -15,6 +15,7 @@
 import dataclasses
 import enum
 import threading
+import time
 from typing import Any, NamedTuple
 
 from nova_vhpc.agent.guests import write_failures
@@ -50,6 +51,11 @@ class Traits(NamedTuple):
     paradigm: model.Paradigm
     io_pool: model.IoPoolUse
     time_slice_us: int | None
+
+
+def _first_sequence() -> int:
+    """Return a number above those of earlier agents' records."""
+    return time.time_ns() // 1000
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -148,6 +154,7 @@ class Guest:
     weight_restored_by_file: bool = False
     writes: int = 0
     moves: int = 0
+    sequence: int = dataclasses.field(default_factory=_first_sequence)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     state_lock: Any = dataclasses.field(default_factory=threading.RLock)
 
@@ -270,7 +277,8 @@ class Guest:
         return self.external - self.overwritten
 
     def record(self) -> JournalRecord:
-        """Return the guest's journal record."""
+        """Return the guest's next journal record."""
+        self.sequence += 1
         return JournalRecord(
             self.uuid,
             self.name,
@@ -282,6 +290,7 @@ class Guest:
             self.written,
             self.is_floating,
             external=self.external,
+            sequence=self.sequence,
         )
 
     @property

@@ -69,6 +69,10 @@ class JournalRecord:
         elements of the live XML travel along.
     :ivar external: managed values that were changed externally, for which the
         guest is handed back: not managed in this run.
+    :ivar sequence: number that is higher in each later record of a domain; 0
+        in an older agent's. If the copy in the metadata has a higher one than
+        the journal, the journal was set back to an earlier state, as by a
+        backup or a snapshot of its file system.
     """
 
     uuid: str
@@ -82,6 +86,7 @@ class JournalRecord:
     is_floating: bool = False
     restored: bool = False
     external: frozenset[str] = frozenset()
+    sequence: int = 0
 
     @property
     def is_handed_back(self) -> bool:
@@ -116,6 +121,7 @@ class JournalRecord:
             'floats': self.is_floating,
             'settled': self.restored,
             'external': sorted(self.external),
+            'sequence': self.sequence,
             'original': self.original.to_dict(),
         }
         data[CHECKSUM_KEY] = _checksum(data)
@@ -160,6 +166,7 @@ class JournalRecord:
                     str(name)
                     for name in data.get('external', data['released'])
                 ),
+                int(data.get('sequence', 0)),
             )
         except (
             ValueError,

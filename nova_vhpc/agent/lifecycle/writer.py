@@ -25,7 +25,7 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests import quarantine
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.control import model
@@ -141,6 +141,9 @@ class Writer:
             # The guest ended within its window, which is no failure.
             self._enqueue(uuid)
             return False
+        except misdirected_writes.RunChangedError:
+            self._enqueue(uuid)
+            return False
         finally:
             guest.lock.release()
 
@@ -187,6 +190,9 @@ class Writer:
             return
         try:
             written = self._write_now(guest, todo)
+        except misdirected_writes.RunChangedError:
+            self._enqueue(guest.uuid)
+            return
         except (libvirt.libvirtError, JournalError, OSError) as error:
             self._failed(guest, error)
             return
@@ -199,6 +205,7 @@ class Writer:
         """Write a cputune, with a record in the journal; return whether done.
 
         :raises libvirt.libvirtError, JournalError, OSError: the write failed.
+        :raises RunChangedError: the domain was started anew.
         """
         self._context.connection.get()
         with guest.lock:
@@ -274,19 +281,21 @@ class Writer:
 
         :raises JournalError: the record was not written.
         :raises libvirt.libvirtError: the metadata copy was not written.
+        :raises RunChangedError: the domain was started anew.
         """
         written = written_values.with_tune(guest.written, todo)
         if guest.has_metadata_copy and written is guest.written:
             return
         record = dataclasses.replace(guest.record(), written=written)
         self._context.journal.save(record)
-        guest.written = written
         # A crash from here on leaves a record, harmless without writes.
         guest.journalled = True
-        if not guest.has_metadata_copy:
-            domain_metadata.put(guest.domain, record)
-            guest.has_metadata_copy = True
-            guest.copy_for_destination = False
+        # Each time: by its sequence number, a journal that was set back to
+        # an earlier state is recognized.
+        self._misdirected.put_metadata(guest, record)
+        guest.has_metadata_copy = True
+        guest.copy_for_destination = False
+        guest.written = written
 
 
 def _write(actuator: Any, guest: Guest, todo: model.CpuTune) -> None:

@@ -12,13 +12,19 @@
 
 """What the journal and the metadata say about a domain's original settings."""
 
+import contextlib
 import dataclasses
+import logging
 from typing import Any
+
+import libvirt
 
 from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.linux import qemu_process
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,8 +40,8 @@ class Evidence:
         restart reset the domain from its persistent definition, which no
         agent writes.
     :ivar record_error: why the journal record cannot be used, or None.
-    :ivar metadata_copy: copy in the live XML, or None; not read if there is
-        a record of this run.
+    :ivar metadata_copy: copy in the live XML, or None; also None if there is
+        a record of this run that is as new.
     :ivar metadata_error: why that copy cannot be used, or None.
     """
 
@@ -72,11 +78,15 @@ def collect(
     journal: store.Journal,
     processes: qemu_process.Processes,
 ) -> Evidence:
-    """Read the journal and, without a record of this run, the metadata.
+    """Read the journal and the metadata of a domain.
 
-    If there is such a record, its weight is restored at once by the control
-    group's file: libvirt accepts no writes while a domain is migrated away,
-    and waits for one that hangs, or that a gang window has starved.
+    A record that is older than the copy in the metadata lacks values that
+    were written since, which would be taken for external changes: it is not
+    used.
+
+    If there is a record of this run, its weight is restored at once by the
+    control group's file: libvirt accepts no writes while a domain is migrated
+    away, and waits for one that hangs, or that a gang window has starved.
 
     :param identity: the present run of the domain.
     :raises libvirt.libvirtError: libvirt refused a call.
@@ -90,8 +100,12 @@ def collect(
     if record is not None and not record.identity.same_run(identity):
         earlier, record = record, None
     if record is not None:
+        metadata_copy = _newer_copy(domain, record)
+        if metadata_copy is not None:
+            record = None
+    if record is not None:
         weights.restore_recorded_by_file(domain, record, processes)
-    else:
+    elif metadata_copy is None:
         try:
             metadata_copy = domain_metadata.get(domain)
         except JournalError as error:
@@ -99,3 +113,26 @@ def collect(
     return Evidence(
         identity, record, earlier, record_error, metadata_copy, metadata_error
     )
+
+
+def _newer_copy(domain: Any, record: JournalRecord) -> JournalRecord | None:
+    """Return the copy in the metadata if it is newer than a record.
+
+    :param record: the journal's record of the present run.
+    """
+    copy = None
+    # Without a usable copy, the record is all there is.
+    with contextlib.suppress(JournalError, libvirt.libvirtError):
+        copy = domain_metadata.get(domain)
+    if (
+        copy is None
+        or copy.sequence <= record.sequence
+        or not copy.identity.same_run(record.identity)
+    ):
+        return None
+    LOG.warning(
+        'VM %s: its journal record is older than the copy in its metadata, '
+        'as if a backup was restored; the copy is used',
+        record.name,
+    )
+    return copy

@@ -74,12 +74,17 @@ class TestStrays(manager_case.ManagerTestCase):
 
     def test_a_tick_of_which_half_is_refused(self) -> None:
         """The actuator puts the other half back: that, too, comes late."""
-        self.domain.refuse = lambda: None
-        self.made.write(self.target, TUNE)
-        self.drain()
+        self.write_known(model.CpuTune(9_000, 9_000))
         self.domain.refuse = self.ends
         self.made.write(self.target, model.CpuTune(9_000, 9_000))
         self.assert_as_it_began()
+
+    def write_known(self, tune: model.CpuTune) -> None:
+        """Have a tune journalled, so that only its values are written."""
+        self.domain.refuse = lambda: None
+        for one in (tune, model.CpuTune(7_000, 7_000)):
+            self.made.write(self.target, one)
+            self.drain()
 
     def ends(self) -> None:
         self.domain.refuse = self.restart
@@ -197,6 +202,8 @@ class TestStrays(manager_case.ManagerTestCase):
 
     def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
         """libvirt says that it has done what it has not."""
+        self.write_known(TUNE)
+        self.domain.refuse = self.restart
         restore = cputune_restore.restore
         tries = iter((('vcpu_period is 8000',), None))
         with mock.patch.object(

@@ -358,6 +358,30 @@ class TestCrash(manager_case.ManagerTestCase):
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
         self.assertEqual('external', self.made.guests['u'].hands_off)
 
+    def test_record_of_a_restored_backup_is_not_believed(self) -> None:
+        """It lacks values of the agent, which are no external changes."""
+        target = self.look()
+        self.made.set_shares('u', 20)
+        file = self.records.path / 'u.json'
+        backup = file.read_bytes()
+        self.write(target)
+        self.crash()
+        file.write_bytes(backup)
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.start()
+        self.assertEqual(ORIGINAL, self.domain.values)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertIn('older than the copy', log.output)
+        self.assertNotIn('external change', log.output)
+        self.assertEqual((), self.records.uuids())
+
+    def test_record_that_is_as_new_as_the_copy_is_believed(self) -> None:
+        self.write(self.look())
+        self.crash()
+        self.domain.values[cputune.SHARES] = 333
+        self.start()
+        self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
+
     def test_an_older_agents_record_does_not_say(self) -> None:
         self.write(self.look())
         self.crash()

@@ -170,12 +170,13 @@ class TestWriter(WriterCase):
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
         self.assertTrue(self.domain.has_metadata_copy)
 
-    def test_the_mark_is_put_once(self) -> None:
+    def test_metadata_copy_is_put_with_each_new_record_only(self) -> None:
         self.write()
-        self.domain.has_metadata_copy = False
-        self.writer.set_shares('u', 7)
-        self.assertEqual(7, self.domain.values[cputune.SHARES])
-        self.assertFalse(self.domain.has_metadata_copy)
+        for shares, is_new in ((7, True), (8, True), (7, False)):
+            self.domain.has_metadata_copy = False
+            self.writer.set_shares('u', shares)
+            self.assertEqual(shares, self.domain.values[cputune.SHARES])
+            self.assertEqual(is_new, self.domain.has_metadata_copy)
 
     def test_not_over_a_change_that_nobody_has_looked_at(self) -> None:
         """What stands in the journal must be what the VM had."""
