@@ -18,16 +18,12 @@ import os
 import pathlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from nova_vhpc.linux import cgroup, cpus
+from nova_vhpc.linux import cgroup, cpus, guest_group
 
 VCPU_COMM = re.compile(r'^CPU (\d+)/(?:KVM|TCG|HVF|\w+)')
 """QEMU's thread names, set by libvirt's ``debug-threads=on``."""
-
-
-MACHINE = re.compile(r'qemu(-|\\x2d)')
-"""Part of the name of a domain's group; systemd escapes the hyphen."""
 
 THREAD_GROUP = re.compile(r'/(emulator|vcpu\d+)$')
 """Suffix of the groups that libvirt makes for a domain's threads."""
@@ -77,6 +73,18 @@ class Identity:
         return self.domain_id == other.domain_id
 
 
+class _Qemu(NamedTuple):
+    """A QEMU process of libvirt.
+
+    :ivar start_ticks: as of :class:`Identity`.
+    :ivar domain_id: libvirt's ID of the domain, as its control group says.
+    """
+
+    start_ticks: int
+    pid: int
+    domain_id: int
+
+
 class Processes:
     """Reads QEMU processes below a ``/proc``.
 
@@ -89,7 +97,7 @@ class Processes:
     ) -> None:
         self.proc = pathlib.Path(proc_root)
         self.cgroup = pathlib.Path(cgroup_root)
-        self._pids: dict[str, int] = {}
+        self._qemus: dict[str, list[_Qemu]] = {}
 
     def boot_id(self) -> str:
         """Return the ID of the host's boot; it changes with every boot."""
@@ -101,25 +109,64 @@ class Processes:
 
     def identity(self, uuid: str, domain_id: int) -> Identity:
         """Return the identity of a domain's present run."""
-        pid = self.find(uuid)
+        pid = self.find(uuid, domain_id)
         return Identity(
             self.boot_id(), pid, self.start_ticks(pid) if pid else 0, domain_id
         )
 
-    def find(self, uuid: str) -> int:
-        """Return the process ID of a domain's QEMU; 0 if there is none."""
-        pid = self._pids.get(uuid, 0)
-        if pid and self._uuid_of(pid) == uuid:
-            return pid
-        found: dict[str, int] = {}
+    def find(self, uuid: str, domain_id: int | None = None) -> int:
+        """Return the process ID of a domain's QEMU; 0 if there is none.
+
+        libvirt does not report process IDs. Every emulator is started with
+        ``-uuid``, whatever its name is; that it is libvirt's, its control
+        group says, see :mod:`.guest_group`.
+
+        :param domain_id: libvirt's ID of the domain's run; None if libvirt
+            does not know the domain.
+        """
+        pid = self._known(uuid, domain_id)
+        if not pid:
+            self._qemus = self._scan()
+            pid = self._known(uuid, domain_id)
+        return pid
+
+    def _known(self, uuid: str, domain_id: int | None) -> int:
+        """Return the process of a domain among those of the last scan."""
+        for qemu in self._qemus.get(uuid, ()):
+            if (
+                domain_id in (None, qemu.domain_id)
+                and self.start_ticks(qemu.pid) == qemu.start_ticks
+                # Not of one that has ended and that nobody has waited for.
+                and self._uuid_of(qemu.pid) == uuid
+            ):
+                return qemu.pid
+        return 0
+
+    def _scan(self) -> dict[str, list[_Qemu]]:
+        """Return all QEMU processes of libvirt by UUID, oldest first.
+
+        A process that QEMU forks has the same arguments until it executes
+        another program.
+        """
+        found: dict[str, list[_Qemu]] = {}
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.proc):
-                if entry.name.isdigit():
-                    owner = self._uuid_of(int(entry.name))
-                    if owner:
-                        found[owner] = int(entry.name)
-        self._pids = found
-        return found.get(uuid, 0)
+                if not entry.name.isdigit():
+                    continue
+                pid = int(entry.name)
+                uuid = self._uuid_of(pid)
+                if uuid is None:
+                    continue
+                owner = guest_group.domain_id(
+                    self._cgroup_text(self.proc / entry.name), self.cgroup
+                )
+                if owner is not None:
+                    found.setdefault(uuid, []).append(
+                        _Qemu(self.start_ticks(pid), pid, owner)
+                    )
+        for qemus in found.values():
+            qemus.sort()
+        return found
 
     def start_ticks(self, pid: int) -> int:
         """Return the start time, in clock ticks since boot; 0 if it is gone.
@@ -127,8 +174,9 @@ class Processes:
         Field 22 of ``/proc/PID/stat``.
         """
         try:
-            text = (self.proc / str(pid) / 'stat').read_text()
-            return int(text.rpartition(')')[2].split()[19])
+            # Bytes: the name in it need be no text.
+            text = (self.proc / str(pid) / 'stat').read_bytes()
+            return int(text.rpartition(b')')[2].split()[19])
         except (OSError, ValueError, IndexError):
             return 0
 
@@ -161,7 +209,7 @@ class Processes:
             for name in WEIGHT_FILES:
                 path = group / name
                 # Never the file of the group of all machines.
-                if MACHINE.search(group.name) and path.is_file():
+                if guest_group.NAME.match(group.name) and path.is_file():
                     return path
         return None
 
@@ -233,7 +281,9 @@ class Processes:
         with contextlib.suppress(OSError):
             for entry in os.scandir(task):
                 with contextlib.suppress(OSError):
-                    name = (task / entry.name / 'comm').read_text()
+                    name = (task / entry.name / 'comm').read_text(
+                        errors='replace'
+                    )
                     match = VCPU_COMM.match(name)
                     if match:
                         found[int(match.group(1))] = int(entry.name)
@@ -251,12 +301,8 @@ class Processes:
         task = self.proc / str(pid)
         if tid not in (None, pid):
             task = task / 'task' / str(tid)
-        try:
-            text = (task / 'cgroup').read_text()
-        except OSError:
-            return ()
         bases = []
-        for line in text.splitlines():
+        for line in self._cgroup_text(task).splitlines():
             _, controllers, path = line.split(':', 2)
             # Threads sit in <domain>[/libvirt]/{emulator,vcpuN}.
             group = THREAD_GROUP.sub('', path)
@@ -270,17 +316,26 @@ class Processes:
         return tuple(bases)
 
     @staticmethod
+    def _cgroup_text(task: pathlib.Path) -> str:
+        """Return the control groups of a task; empty if it is gone.
+
+        Users may name their groups by any bytes.
+        """
+        try:
+            return (task / 'cgroup').read_text(errors='surrogateescape')
+        except OSError:
+            return ''
+
+    @staticmethod
     def _is_machine(base: pathlib.Path) -> bool:
-        return any(MACHINE.search(part) for part in base.parts)
+        return any(guest_group.NAME.match(part) for part in base.parts)
 
     def _uuid_of(self, pid: int) -> str | None:
-        """Return the ``-uuid`` argument of a QEMU process; None without it."""
+        """Return the ``-uuid`` argument of a process; None without it."""
         try:
             with open(self.proc / str(pid) / 'cmdline', 'rb') as file:
                 words = file.read(65536).split(b'\0')
         except OSError:
-            return None
-        if not words or b'qemu' not in words[0]:
             return None
         try:
             return words[words.index(b'-uuid') + 1].decode()

@@ -124,7 +124,7 @@ def restore_recorded_by_file(
     original = record.original.parameters.get(cputune.SHARES)
     if original is None or cputune.SHARES in record.unmanaged_fields:
         return
-    pid = processes.find(record.uuid)
+    pid = processes.find(record.uuid, domain.ID())
     if not pid:
         return
     (tid,) = processes.vcpu_threads(pid, 1) or (pid,)
@@ -192,6 +192,6 @@ def restore_by_libvirt(guest: guest.Guest) -> None:
 def _find(
     guest: guest.Guest, processes: qemu_process.Processes
 ) -> pathlib.Path | None:
-    pid = processes.find(guest.uuid)
+    pid = processes.find(guest.uuid, guest.domain_id)
     tid = guest.tids[0] if guest.tids else pid
     return processes.weight_file(pid, tid) if pid else None

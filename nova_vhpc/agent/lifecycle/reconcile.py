@@ -207,7 +207,8 @@ class Reconciler:
         ):
             # The tick's thread closes the old reader, which it may be using.
             guest.reader, guest.tids = self._adoption.open(
-                info, self._context.processes.find(info.uuid)
+                info,
+                self._context.processes.find(info.uuid, guest.domain_id),
             )
         if not self._note_migration(guest):
             try:

@@ -88,7 +88,7 @@ class UnmanagedVms:
         if not near:
             self.forget(uuid)
             return
-        pid = self._processes.find(uuid)
+        pid = self._processes.find(uuid, domain.ID())
         tids = self._processes.vcpu_threads(pid, vcpus) if pid else ()
         if tids:
             tids = tuple(tids[vcpu] for vcpu in near)

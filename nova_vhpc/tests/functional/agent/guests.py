@@ -109,6 +109,7 @@ class GuestTestCase(base.BaseTestCase):
         cpuset: str | None = None,
         numa: bool = False,
         name: str = '',
+        emulator: str = '',
     ) -> libvirt.virDomain:
         """Start a guest, which ends with the test.
 
@@ -116,6 +117,7 @@ class GuestTestCase(base.BaseTestCase):
         :param spare_vcpus: number of vCPUs that can be plugged in while the
             guest runs.
         :param cputune: children of the domain's ``<cputune>``, as XML.
+        :param emulator: path of QEMU; empty for its usual one.
         """
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
         kernel = _spinner(self.root) if busy else pathlib.Path('/x')
@@ -154,6 +156,10 @@ class GuestTestCase(base.BaseTestCase):
                     '</numatune>'
                 ),
             )
+        if emulator:
+            element = root.find('./devices/emulator')
+            assert element is not None
+            element.text = emulator
         domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
         self.addCleanup(self._end_domain, domain.UUIDString())
         domain.create()

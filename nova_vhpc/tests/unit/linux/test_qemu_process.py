@@ -14,12 +14,16 @@
 
 import pathlib
 import tempfile
+from unittest import mock
 
 from oslotest import base
 
 from nova_vhpc.linux import qemu_process
 
 UUID = '8d4b6e9a-0000-4000-8000-000000000001'
+V1 = '9:name=systemd:/\n4:cpuset:/machine/qemu-1-x.libvirt-qemu/emulator\n'
+SCOPE = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
+V2 = f'0::/{SCOPE}/libvirt/emulator\n'
 
 
 class TestProcesses(base.BaseTestCase):
@@ -29,29 +33,117 @@ class TestProcesses(base.BaseTestCase):
         self.cgroup = pathlib.Path(tempfile.mkdtemp())
         self.host = qemu_process.Processes(str(self.proc), str(self.cgroup))
 
-    def process(self, pid: int, uuid: str, names: dict[int, str]) -> None:
+    def process(
+        self,
+        pid: int,
+        uuid: str,
+        names: dict[int, str],
+        groups: str = V1,
+        emulator: bytes = b'/usr/bin/qemu-system-x86_64',
+        start_ticks: int = 19,
+    ) -> None:
         path = self.proc / str(pid)
         (path / 'task').mkdir(parents=True)
         (path / 'cmdline').write_bytes(
-            b'\0'.join(
-                [b'/usr/bin/qemu-system-x86_64', b'-uuid', uuid.encode(), b'']
-            )
+            b'\0'.join([emulator, b'-uuid', uuid.encode(), b''])
         )
-        (path / 'stat').write_text(
-            f'{pid} (qemu) (x) S ' + ' '.join(str(n) for n in range(1, 40))
-        )
+        self.started(pid, start_ticks)
+        (path / 'cgroup').write_text(groups)
         for tid, name in names.items():
             (path / 'task' / str(tid)).mkdir()
             (path / 'task' / str(tid) / 'comm').write_text(name + '\n')
+
+    def started(self, pid: int, start_ticks: int) -> None:
+        """Write when a process started."""
+        fields = [*range(1, 19), start_ticks, *range(20, 40)]
+        (self.proc / str(pid) / 'stat').write_text(
+            f'{pid} (qemu) (x) S ' + ' '.join(map(str, fields))
+        )
 
     def test_found_by_uuid(self) -> None:
         self.process(10, UUID, {})
         self.process(11, 'another', {})
         self.assertEqual(10, self.host.find(UUID))
         self.assertEqual(0, self.host.find('none'))
-        # A pid that was given anew is not believed.
+
+    def test_pid_that_another_program_has_now_is_not_found(self) -> None:
+        self.process(10, UUID, {})
+        self.assertEqual(10, self.host.find(UUID))
         (self.proc / '10' / 'cmdline').write_bytes(b'bash\0')
         self.assertEqual(0, self.host.find(UUID))
+
+    def test_pid_that_an_impostor_has_now_is_not_found(self) -> None:
+        self.process(10, UUID, {})
+        self.assertEqual(10, self.host.find(UUID))
+        self.started(10, 99)
+        (self.proc / '10/cgroup').write_text('0::/user.slice/x.scope\n')
+        self.assertEqual(0, self.host.find(UUID))
+
+    def test_emulator_of_any_name_is_found(self) -> None:
+        for pid, emulator in enumerate(
+            (b'/usr/bin/kvm', b'\xff\xfe', b''), 10
+        ):
+            self.process(pid, f'{UUID}{pid}', {}, emulator=emulator)
+            self.assertEqual(pid, self.host.find(f'{UUID}{pid}'))
+
+    def test_process_outside_of_libvirts_groups_is_not_found(self) -> None:
+        """Anyone may start one with these arguments, before QEMU or after."""
+        for pid, groups in (
+            (5, '4:cpuset:/\n1:name=systemd:/machine/qemu-1-x/emulator\n'),
+            (6, '0::/user.slice/user-1000.slice/session-1.scope\n'),
+            (7, '0::/system.slice/docker-1.scope/machine/qemu-1-x\n'),
+            (8, '0::/../docker-1.scope/machine.slice/qemu-1-x\n'),
+            (9, ''),
+        ):
+            self.process(pid, UUID, {}, groups, start_ticks=1)
+        self.assertEqual(0, self.host.find(UUID))
+        self.process(10, UUID, {}, V2)
+        self.assertEqual(10, self.host.find(UUID))
+        self.assertEqual(10, self.host.find(UUID, 1))
+
+    def test_process_in_a_users_group_of_that_name_is_not_found(self) -> None:
+        """systemd leaves ``user@1000.service`` to its user."""
+        group = self.cgroup / 'user.slice/user@1000.service/machine-qemu-1-x'
+        group.mkdir(parents=True)
+        path = group.relative_to(self.cgroup)
+        self.process(10, UUID, {}, f'0::/{path}/libvirt/emulator\n')
+        for user, found in ((65534, 0), (0, 10)):
+            status = mock.Mock(st_uid=user)
+            with mock.patch.object(pathlib.Path, 'stat', return_value=status):
+                self.assertEqual(found, self.host.find(UUID))
+
+    def test_guest_that_claims_the_uuid_of_another_is_not_found(self) -> None:
+        """QEMU can overwrite its own arguments."""
+        self.process(10, UUID, {}, V2.replace('x2d1', 'x2d7'), start_ticks=1)
+        self.assertEqual(0, self.host.find(UUID, 1))
+        self.process(11, UUID, {}, V2, start_ticks=2)
+        self.assertEqual(11, self.host.find(UUID, 1))
+        self.assertEqual(10, self.host.find(UUID, 7))
+
+    def test_fork_of_qemu_is_not_found_for_qemu(self) -> None:
+        self.process(10, UUID, {}, start_ticks=9)
+        self.process(9, UUID, {}, start_ticks=30)
+        self.assertEqual(10, self.host.find(UUID))
+
+    def test_found_from_another_cgroup_namespace(self) -> None:
+        """The host's hierarchy need not be mounted there."""
+        self.process(10, UUID, {}, '0::/../..' + V2.removeprefix('0::'))
+        self.assertEqual(10, self.host.find(UUID, 1))
+
+    def test_bytes_that_are_no_text_stop_nothing(self) -> None:
+        self.process(8, 'x', {})
+        (self.proc / '8/cmdline').write_bytes(b'\xff\0-uuid\0\xff\0')
+        self.process(9, 'y', {})
+        (self.proc / '9/cgroup').write_bytes(b'0::/\xff/qemu-1-\xff\n')
+        self.process(10, UUID, {20: 'CPU 0/KVM', 21: ''})
+        (self.proc / '10/task/21/comm').write_bytes(b'\xff\n')
+        (self.proc / '10/stat').write_bytes(
+            (self.proc / '10/stat').read_bytes().replace(b'x', b'\xff')
+        )
+        self.assertEqual(10, self.host.find(UUID))
+        self.assertEqual(19, self.host.start_ticks(10))
+        self.assertEqual((20,), self.host.vcpu_threads(10, 1))
+        self.assertEqual((), self.host.vcpu_cgroups(9, 1))
 
     def test_identity_of_a_run(self) -> None:
         one = qemu_process.Identity('boot', 10, 5, 1)

@@ -260,7 +260,7 @@ class TestLeftByAnEarlierAgent(ManagerTestCase):
         self.host = qemu_process.Processes
         self.useFixture(
             fixtures.MockPatchObject(
-                self.host, 'find', lambda host, uuid: self.runs
+                self.host, 'find', lambda host, uuid, run=None: self.runs
             )
         )
         self.useFixture(

@@ -32,6 +32,9 @@ class Domain:
         self.quota = quota
         self.pins = pins
 
+    def ID(self):
+        return 3
+
     def vcpuPinInfo(self, flags):
         if self.pins is None:
             raise fake_libvirt.refused('gone')
@@ -60,6 +63,7 @@ class TestNeighbours(base.TestCase):
         (process / 'cmdline').write_bytes(
             b'/usr/bin/qemu-system-x86_64\0-uuid\0' + UUID.encode() + b'\0'
         )
+        (process / 'cgroup').write_text('0::/machine/qemu-3-x/emulator\n')
         for vcpu in range(2):
             task = process / 'task' / str(100 + vcpu)
             task.mkdir(parents=True)
