@@ -178,7 +178,7 @@ class Service:
         return restore_report.restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
-        """Manage guests again after a pause or restore.
+        """Manage servers again after a pause, restore or external change.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
