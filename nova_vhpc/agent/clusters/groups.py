@@ -176,7 +176,7 @@ class Groups:
         }
 
     def _query_soon(self, server_uuid: str) -> None:
-        """Query Nova soon; not for ever for a server that it never lists."""
+        """Query Nova soon, but only a few times for an unlisted server."""
         queries = self._queries.get(server_uuid, 0)
         if self.uses_nova and queries < _MAX_QUERIES_PER_SERVER:
             self._nova_thread.wake()
