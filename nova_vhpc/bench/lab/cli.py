@@ -32,7 +32,7 @@ from oslo_config import cfg
 
 from nova_vhpc.bench.common import cli_types, outputs
 
-HELP = 'real libvirt guests under stock Linux and every policy'
+HELP = 'Compare all policies, and stock Linux, on real libvirt guests.'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
