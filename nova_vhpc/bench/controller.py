@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import dataclasses
 import gc
-import pathlib
 import statistics
 import sys
 import time
@@ -55,9 +54,7 @@ DEAREST = {'slice_policy': 'gang', 'pinning_policy': 'io_pool'}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the subcommand."""
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
     parser.add_argument(
         '--vms',
         type=cli_types.integer(),

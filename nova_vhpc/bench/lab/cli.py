@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``nova-vhpc-bench lab``."""
     from nova_vhpc.bench.lab import mixes, policies
 
-    parser.add_argument(
-        '--json', type=Path, metavar='FILE', help='write the figures to FILE'
-    )
+    outputs.add_json(parser)
     parser.add_argument(
         '--merge',
         action='store_true',
