@@ -104,18 +104,18 @@ class TestActuators(manager_case.ManagerTestCase):
         self.write(target)
         self.assertEqual(1, target.failures.count)
         self.faulty.write = lambda *args: None
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
     def test_what_it_cannot_undo_keeps_nothing_else(self) -> None:
         self.write(self.look())
         self.faulty.undo = fail
-        tried = self.made.restore_one('u')
+        tried = self.manager.restore_one('u')
         self.drain()
         self.assertIn('a fault', tried.result(timeout=0))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.faulty.undo = lambda target: None
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
 

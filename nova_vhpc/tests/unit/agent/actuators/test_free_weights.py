@@ -96,7 +96,7 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
         self.path.write_text('1024')
         self.domain = SlowDomain(self.path)
         self.addCleanup(self.domain.answering.set)
-        self.made = self.make()
+        self.manager = self.make()
         self.useFixture(
             fixtures.MonkeyPatch(
                 'nova_vhpc.agent.actuators.weights._find',
@@ -105,7 +105,7 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
         )
         self.target = self.look()
         for shares in WEIGHTS:
-            self.assertTrue(self.made.set_shares('u', shares))
+            self.assertTrue(self.manager.set_shares('u', shares))
 
     def weight(self) -> int:
         return int(self.path.read_text())
@@ -122,25 +122,25 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
 class TestSlowLibvirt(FreeWeightsCase):
     def assert_played(self) -> None:
         for shares in WEIGHTS:
-            self.assertTrue(self.made.set_shares('u', shares))
+            self.assertTrue(self.manager.set_shares('u', shares))
             self.assertEqual(shares, self.weight())
             self.assertEqual(shares, self.target.in_force.shares)
 
     def test_a_look_that_takes_its_time(self) -> None:
         self.hang()
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.until_it_hangs()
         self.assert_played()
         self.domain.answering.set()
         self.drain()
         self.assertEqual(frozenset(), self.target.external)
-        self.assertEqual(0, self.made.external_changes)
+        self.assertEqual(0, self.manager.external_changes)
         self.assertEqual(7, self.target.in_force.shares)
 
     def test_a_write_of_pins_that_takes_its_time(self) -> None:
         self.hang()
         self.domain.refuse = self.domain._wait
-        self.made.write(self.target, PINS[0])
+        self.manager.write(self.target, PINS[0])
         self.until_it_hangs()
         self.assert_played()
         self.domain.answering.set()
@@ -150,17 +150,17 @@ class TestSlowLibvirt(FreeWeightsCase):
 
     def test_what_is_not_in_the_journal_waits(self) -> None:
         with self.target.lock:
-            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 8)
+            self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 8)
         self.assertEqual(7, self.weight())
-        self.assertTrue(self.made.set_shares('u', 8))
+        self.assertTrue(self.manager.set_shares('u', 8))
 
     def test_not_while_it_is_put_back(self) -> None:
         """Though the reason to do so has ended meanwhile."""
         self.hang()
-        self.made.pause()
+        self.manager.pause()
         self.until_it_hangs()
-        self.made.resume()
-        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.manager.resume()
+        self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.domain.answering.set()
         self.drain()
         self.assertEqual(1024, self.weight())
@@ -169,16 +169,16 @@ class TestSlowLibvirt(FreeWeightsCase):
     def test_not_while_libvirt_writes_a_weight(self) -> None:
         """Which of the two is in force then could not be told."""
         self.hang()
-        self.made.write(self.target, model.CpuTune(shares=1024))
+        self.manager.write(self.target, model.CpuTune(shares=1024))
         self.until_it_hangs()
-        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.domain.answering.set()
         self.drain()
         self.assertEqual(1024, self.weight())
         self.assertEqual(1024, self.target.in_force.shares)
 
     def test_not_through_a_gate_that_closes_at_that_moment(self) -> None:
-        made, lock = self.made, self.target.state_lock
+        made, lock = self.manager, self.target.state_lock
 
         class Closing:
             def __enter__(self) -> None:
@@ -189,20 +189,20 @@ class TestSlowLibvirt(FreeWeightsCase):
                 lock.release()
 
         self.target.state_lock = Closing()
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(7, self.weight())
 
     def test_a_group_that_is_gone(self) -> None:
         self.path.unlink()
         self.path.mkdir()
         with self.target.lock:
-            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+            self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.assertFalse(self.target.uses_weight_file)
 
     def test_not_while_it_migrates(self) -> None:
         self.target.holds.add(guest.Hold.MIGRATING)
-        weights.restore_by_file(self.target, self.made._context.processes)
-        self.assertFalse(self.made.set_shares('u', 20))
+        weights.restore_by_file(self.target, self.manager._context.processes)
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
 
     def test_a_write_that_was_begun_before_it_migrates(self) -> None:
@@ -221,13 +221,15 @@ class TestSlowLibvirt(FreeWeightsCase):
                 f'{__name__}.GroupFile.write_text', write_slowly
             )
         )
-        player = threading.Thread(target=self.made.set_shares, args=('u', 20))
+        player = threading.Thread(
+            target=self.manager.set_shares, args=('u', 20)
+        )
         player.start()
         self.assertTrue(began.wait(manager_case.PATIENCE_S))
         self.target.holds.add(guest.Hold.MIGRATING)
         keeper = threading.Thread(
             target=weights.restore_by_file,
-            args=(self.target, self.made._context.processes),
+            args=(self.target, self.manager._context.processes),
         )
         keeper.start()
         keeper.join(0.1)
@@ -242,7 +244,7 @@ class TestSlowLibvirt(FreeWeightsCase):
 
         def play() -> None:
             try:
-                refused.append(not self.made.set_shares('u', 20))
+                refused.append(not self.manager.set_shares('u', 20))
             except TimeoutError:
                 refused.append(True)
 
@@ -282,18 +284,18 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.path.write_text('333')
         self.look()
         self.assertEqual({cputune.SHARES}, self.target.external)
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(333, self.weight())
 
     def test_pins_of_theirs_are_seen_and_given_room(self) -> None:
-        self.made.write(self.target, PINS[0])
+        self.manager.write(self.target, PINS[0])
         self.drain()
         self.domain.pins[0] = (False, True)
         self.domain.refuse = self.refuse
         self.look()
         self.assertEqual({'vcpupin 0'}, self.target.external)
         self.domain.refuse = lambda: None
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.look()
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
@@ -324,7 +326,7 @@ class TestRaces(FreeWeightsCase):
         source = random.Random(1)
         while not self.ending.is_set():
             with contextlib.suppress(TimeoutError):
-                self.written += self.made.set_shares(
+                self.written += self.manager.set_shares(
                     'u', source.choice(WEIGHTS)
                 )
 
@@ -335,23 +337,24 @@ class TestRaces(FreeWeightsCase):
             time.sleep(0.001)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
         self.assertEqual(
-            self.target.copy_for_destination, self.domain.mark is not None
+            self.target.copy_for_destination,
+            self.domain.metadata_xml is not None,
         )
 
     def test_put_back_exactly_each_time(self) -> None:
         source = random.Random(2)
         for turn in range(25):
-            self.made.write(self.target, PINS[turn % 2])
+            self.manager.write(self.target, PINS[turn % 2])
             for _ in range(source.randrange(3)):
-                self.made.enqueue('u')
+                self.manager.enqueue('u')
             time.sleep(source.random() * 0.01)
             back = source.choice(
                 (
-                    self.made.pause,
-                    lambda: self.made.restore_one('u'),
-                    lambda: self.made.restore_before_migration(
+                    self.manager.pause,
+                    lambda: self.manager.restore_one('u'),
+                    lambda: self.manager.restore_before_migration(
                         frozenset({'u'})
                     ),
                 )
@@ -359,21 +362,21 @@ class TestRaces(FreeWeightsCase):
             back()
             if source.random() < 0.3:
                 # The reason ends at once; it may be put back, or not.
-                self.made.restore_before_migration(frozenset())
-                self.made.resume()
+                self.manager.restore_before_migration(frozenset())
+                self.manager.resume()
                 self.drain()
                 back()
             self.assert_stays_put_back()
-            self.made.restore_before_migration(frozenset())
-            self.made.resume()
+            self.manager.restore_before_migration(frozenset())
+            self.manager.resume()
         self.assertEqual(frozenset(), self.target.external)
-        self.assertEqual(0, self.made.external_changes)
+        self.assertEqual(0, self.manager.external_changes)
         self.assertGreater(self.written, 0)
 
     def test_the_end_is_exact(self) -> None:
         time.sleep(0.02)
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
         self.assert_put_back()
 
@@ -381,7 +384,7 @@ class TestRaces(FreeWeightsCase):
         """Their event comes while windows are written."""
         time.sleep(0.02)
         self.path.write_text('333')
-        self.made._events._on_tunable(
+        self.manager._events._on_tunable(
             None, self.domain, {'cputune.cpu_shares': 333}, None
         )
         self.drain()

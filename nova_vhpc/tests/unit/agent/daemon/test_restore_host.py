@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The whole host put back, whatever is wrong with one VM."""
+"""The whole host is restored, whatever fails for one domain."""
 
 import threading
 import time

@@ -44,8 +44,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             plugger.Plugger(
                 self.bindings, qemu_process.Processes('/nowhere', '/nowhere')
             ),
-            lambda: self.made.guests,
-            lambda: self.made.connection.get(),
+            lambda: self.manager.guests,
+            lambda: self.manager.connection.get(),
             self.claims,
         )
 
@@ -61,25 +61,25 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_nics_are_restored_when_the_server_opts_out(self) -> None:
         self.bind()
         self.domain.specs = {}
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
         self.binder.reconcile()
         self.assert_restored()
 
     def test_nics_are_restored_when_the_network_is_dropped(self) -> None:
         self.bind()
         del self.domain.specs['vhpc:network']
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertIn('u', self.made.guests)
+        self.assertIn('u', self.manager.guests)
         self.binder.reconcile()
         self.assert_restored()
 
     def test_nics_are_restored_after_opting_out_without_an_agent(self) -> None:
         self.bind()
         self.domain.specs = {}
-        self.made = self.make()
+        self.manager = self.make()
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assert_restored()
@@ -87,7 +87,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_nics_of_a_guest_not_adopted_yet_stay(self) -> None:
         """Restored and plugged again, the guest would lose packets."""
         self.bind()
-        self.made = self.make()
+        self.manager = self.make()
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assertEqual('br-own', self.domain.bridge)
@@ -97,7 +97,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
 
     def test_record_of_a_domain_that_is_gone_is_removed(self) -> None:
         self.bind()
-        self.made.connection.get().domains.clear()
+        self.manager.connection.get().domains.clear()
         self.reconcile()
         self.binder.reconcile()
         self.assertEqual((), self.bindings.uuids())
@@ -175,8 +175,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
 
     def test_domain_that_hangs_at_stop_delays_no_other(self) -> None:
         other = fake_libvirt.Domain('v', **{'vhpc:network': 'separate'})
-        self.made.connection.get().domains['v'] = other
-        self.made.enqueue('v')
+        self.manager.connection.get().domains['v'] = other
+        self.manager.enqueue('v')
         self.drain()
         self.bind()
         self.assertEqual(('u', 'v'), self.bindings.uuids())
@@ -209,7 +209,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         """libvirtd was started anew between them."""
         self.bind()
         self.domain.bridge = 'br-int'
-        self.made._context.guests.remove_ended_run('u')
+        self.manager._context.guests.remove_ended_run('u')
         self.look()
         self.bind()
 
@@ -217,7 +217,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self,
     ) -> None:
         self.bind()
-        link = self.made.connection.get()
+        link = self.manager.connection.get()
         link.domains['a'] = fake_libvirt.Domain('a')
         whole = json.loads((self.bindings.path / 'u.json').read_text())
         for torn in (
