@@ -253,7 +253,7 @@ class RulesTest(base.BaseTestCase):
         )
         state = self.receive(self.message(1, QUIET), *invented)
         self.assertEqual(protocol.MAX_HOSTS, len(state.received))
-        # Who is known already is received as before.
+        # Statements of known hosts are still received.
         state = self.rules.receive(state, self.message(2, IO), 0)
         self.assertEqual(2, state.received['b'].seq)
 

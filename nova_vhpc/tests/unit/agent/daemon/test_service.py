@@ -149,7 +149,7 @@ class StartTest(ServiceCase):
         self.assertIn('too long; [vhpc_agent]run_path', text)
 
     def test_address_of_another_host_is_reported(self) -> None:
-        # Of a block that is for documentation.
+        # An address reserved for documentation (RFC 5737).
         self.made.conf.set_override('metrics_host', '192.0.2.1', 'vhpc_agent')
         self.made.conf.set_override('metrics_port', 9, 'vhpc_agent')
         text = self.start()

@@ -143,7 +143,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assert_restored()
 
     def stop(self, refusals: int) -> None:
-        """End while libvirt is away for so many tries."""
+        """Stop the binder while libvirt is away for a number of attempts."""
         self.bind()
         self.binder.start()
         away = iter(range(refusals))
@@ -206,7 +206,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertEqual('', log.output)
 
     def test_next_run_with_the_same_id_is_bound_again(self) -> None:
-        """libvirtd was started anew between them."""
+        """libvirtd was restarted between the runs."""
         self.bind()
         self.domain.bridge = 'br-int'
         self.manager._context.guests.remove_ended_run('u')
@@ -229,7 +229,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         ):
             self.binder = self.make_binder()
             self.bind()
-            # It comes first.
+            # The damaged record comes first.
             (self.bindings.path / 'a.json').write_text(torn)
             with mock.patch.object(
                 qemu_process.Processes, 'find', return_value=1
@@ -238,8 +238,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             self.assertEqual({'a'}, failed.keys())
             self.assertEqual('br-int', self.domain.bridge)
 
-    def test_another_run_that_is_defined_so_is_left_alone(self) -> None:
-        """What is there is not by our hand, though it is where we want it."""
+    def test_nics_of_another_run_defined_on_the_claim_stay(self) -> None:
+        """Their bridge is the definition's, although it is the claimed one."""
         self.bind()
         self.domain.id += 1
         self.assertIn('br-own', self.domain.XMLDesc(1))
@@ -247,7 +247,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertEqual('br-own', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
 
-    def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
+    def test_nics_of_a_guest_held_meanwhile_are_not_moved(self) -> None:
         def answer_late(uuid: str) -> tuple[str, ...]:
             self.target.holds.add(guest.Hold.PAUSED)
             return ('br-own',)
