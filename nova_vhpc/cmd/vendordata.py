@@ -35,8 +35,8 @@ from nova_vhpc.vendordata import nova, wsgi
 LOG = logging.getLogger(__name__)
 
 CLIENT_TIMEOUT_S = 30
-"""Silence in seconds after which a client is disconnected; it keeps
-a thread."""
+"""Seconds of silence after which a client is disconnected: each connection
+occupies a thread."""
 
 
 class ListenError(OSError):

@@ -221,7 +221,9 @@ class PlacementClient:
         try:
             body: dict[str, Any] = self._call('GET', url).json()
         except ValueError:
-            raise PlacementError(f'GET {url}: the answer is no JSON') from None
+            raise PlacementError(
+                f'GET {url}: the answer is not JSON'
+            ) from None
         return body
 
     def _call(
