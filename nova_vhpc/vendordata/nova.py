@@ -193,7 +193,8 @@ class NovaClusterSource:
         except ValueError as error:
             # For example the error page of a proxy.
             raise RuntimeError(
-                f'Nova answered GET {url.split("?")[0]} with a body that is not JSON: {error}'
+                f'Nova answered GET {url.split("?")[0]}, but not with JSON: '
+                f'{error}'
             ) from None
         return body
 
