@@ -151,7 +151,7 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
     """Yield the message bus's metrics; no samples without a bus."""
     on = peers.get('state', 'off') != 'off'
     gauge = core.GaugeMetricFamily(
-        PREFIX + 'bus_up', '1 while what is sent over the message bus arrives.'
+        PREFIX + 'bus_up', '1 while messages sent over the message bus arrive.'
     )
     if on:
         gauge.add_metric([], float(peers['state'] == 'up'))

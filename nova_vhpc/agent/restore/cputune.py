@@ -58,7 +58,7 @@ def restore(
     """
     now = cputune.read(domain)
     if now.vcpupins != original.vcpupins:
-        # Host CPUs were switched on or off; nobody wrote these pins.
+        # Host CPUs were switched on or off; these pins follow them.
         unmanaged_fields |= {
             cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)
         }

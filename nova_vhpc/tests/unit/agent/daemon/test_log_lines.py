@@ -49,13 +49,13 @@ class Lines(logging.Handler):
 class LogLinesTest(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.told = Lines()
+        self.log = Lines()
         package = logging.getLogger('nova_vhpc')
-        package.addHandler(self.told)
-        self.addCleanup(package.removeHandler, self.told)
+        package.addHandler(self.log)
+        self.addCleanup(package.removeHandler, self.log)
 
     def assert_said_once(self) -> None:
-        (line,) = self.told.lines
+        (line,) = self.log.lines
         self.assertEqual(1, line.count(WHY), line)
 
     def raise_journal_error(self, *arguments: object) -> None:
@@ -95,7 +95,7 @@ class LogLinesTest(manager_case.ManagerTestCase):
     def test_refused_guest_is_logged_by_name(self) -> None:
         self.look()
         self.manager._context.guests.refuse('u', WHY)
-        self.assertIn(f'VM vm: left alone: {WHY}', self.told.lines[0])
+        self.assertIn(f'VM vm: left alone: {WHY}', self.log.lines[0])
 
     def test_domain_that_cannot_be_read_is_logged_once(self) -> None:
         self.manager._reconciler._reconcile = self.raise_journal_error

@@ -89,7 +89,7 @@ class PolicyTestCase(base.BaseTestCase):
         self.journal = store.Journal(tempfile.mkdtemp())
         self.journal.prepare()
         self.domain = Domain()
-        self.told: list[str] = []
+        self.forgotten_shares: list[str] = []
 
     def make(self, **changes: Any) -> Guest:
         guest = test_guest.make(**changes)
@@ -124,7 +124,7 @@ class PolicyTestCase(base.BaseTestCase):
 
     def forget(self, uuid: str) -> None:
         """Note that a guest's shares must be written again."""
-        self.told.append(uuid)
+        self.forgotten_shares.append(uuid)
 
     def restore(
         self, guest: Guest, policy: policy.ExternalChangePolicy

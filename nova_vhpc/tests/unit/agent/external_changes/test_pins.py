@@ -56,10 +56,9 @@ class OverwrittenPinsTest(policy_case.PolicyTestCase):
         self.report(0, 2)
 
     def report(self, vcpu: int, cpu: int) -> None:
-        theirs = {cputune.pin_name(vcpu): only(cpu)}
         self.guest.event_history.external = {
             **self.guest.event_history.external,
-            **theirs,
+            cputune.pin_name(vcpu): only(cpu),
         }
 
     def pins(self) -> list[frozenset[int]]:

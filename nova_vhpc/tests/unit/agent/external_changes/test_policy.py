@@ -62,10 +62,10 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         guest.note_written({cputune.SHARES: 20})
         self.assertEqual(0, self.look(guest))
         self.assertEqual(frozenset(), guest.external)
-        self.assertEqual(['u'], self.told)
+        self.assertEqual(['u'], self.forgotten_shares)
         self.assertEqual(1024, guest.in_force.shares)
         self.assertEqual(0, self.look(guest))
-        self.assertEqual(['u'], self.told)
+        self.assertEqual(['u'], self.forgotten_shares)
 
     def written(self) -> Guest:
         """Return a guest with a time slice and pins of the agent."""
@@ -319,10 +319,10 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         guest = self.make(journalled=True)
         self.domain.values[cputune.QUOTA] = 40_000
         self.look(guest, 'override')
-        self.assertEqual([], self.told)
+        self.assertEqual([], self.forgotten_shares)
         self.domain.values[cputune.SHARES] = 7
         self.look(guest, 'override')
-        self.assertEqual([guest.uuid], self.told)
+        self.assertEqual([guest.uuid], self.forgotten_shares)
 
     def test_no_limit_in_another_number_is_no_external_change(self) -> None:
         """cgroup v2 reads it as a large number."""
@@ -488,7 +488,7 @@ class SharesInWindowsTest(policy_case.PolicyTestCase):
     def test_override_keeps_the_windows_shares(self) -> None:
         self.assertEqual(1, self.look(self.guest, 'override'))
         self.assertEqual(20, self.shares())
-        self.assertEqual(['u'], self.told)
+        self.assertEqual(['u'], self.forgotten_shares)
         self.assertIsNone(self.guest.event_history.external_shares)
 
     def test_shares_before_the_first_write_are_the_original(self) -> None:

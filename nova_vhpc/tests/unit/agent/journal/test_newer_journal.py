@@ -27,7 +27,7 @@ class NewerJournalTest(manager_case.ManagerTestCase):
     ) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.write(self.look())
-        # A crash, and a newer agent's record without its mark.
+        # A crash, and a newer agent's record without its copy.
         self.manager._context.permission.ending.set()
         record = self.journal.path / 'u.json'
         record.write_text(
@@ -48,12 +48,12 @@ class NewerJournalTest(manager_case.ManagerTestCase):
         self.assertEqual(1, log.output.count('left alone'))
         self.assertEqual(1, log.output.count('of a newer agent'))
 
-    def arrive(self, mark: str) -> None:
+    def arrive(self, metadata_xml: str) -> None:
         """Have the guest come from another host, without a record here."""
         self.write(self.look())
         self.manager._context.permission.ending.set()
         self.journal.remove('u')
-        self.domain.metadata_xml = mark
+        self.domain.metadata_xml = metadata_xml
         self.manager = self.make()
 
     def test_guest_with_newer_metadata_copy_is_restored(
@@ -67,7 +67,7 @@ class NewerJournalTest(manager_case.ManagerTestCase):
         self.assertEqual(fake_libvirt.ORIGINAL, guest.original.parameters)
         self.assertIsNone(self.domain.metadata_xml)
         self.assertIn('metadata of vm: version 99', log.output)
-        # Ours to write, with a copy that we can read.
+        # Managed, with a copy that this agent can read.
         self.write(guest)
         self.assertNotIn('99', self.domain.metadata_xml)
 

@@ -137,17 +137,17 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         self.crash()
         self.domain.id += 1
         self.domain.metadata_xml = None
-        theirs = {**ORIGINAL, cputune.QUOTA: 50_000, cputune.SHARES: 77}
-        self.domain.values = {**theirs, cputune.PERIOD: 8_000}
+        external = {**ORIGINAL, cputune.QUOTA: 50_000, cputune.SHARES: 77}
+        self.domain.values = {**external, cputune.PERIOD: 8_000}
         # No agent ever pinned the second vCPU like this.
         self.domain.pins = [(True, False)] * 2
         self.start()
-        self.assertEqual(theirs, self.domain.values)
+        self.assertEqual(external, self.domain.values)
         self.assertEqual([(True, True), (True, False)], self.domain.pins)
         self.assertEqual((), self.journal.uuids())
         # Now it is the original setting.
         guest = self.manager.guests['u']
-        self.assertEqual(theirs, guest.original.parameters)
+        self.assertEqual(external, guest.original.parameters)
 
     def test_transient_domain_with_torn_record_is_refused(self) -> None:
         """libvirt would report the values in force as its definition."""

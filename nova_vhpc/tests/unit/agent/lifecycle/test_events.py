@@ -106,7 +106,7 @@ class EventsTest(base.BaseTestCase):
         self.guest.event_history.note_bandwidth(model.CpuTune(7_000, -1))
         self.tunable('cputune.vcpu_period', 7_000)
         self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
-        # As before us, which a put-back writes.
+        # The original value, which a restore writes.
         original = self.guest.original.parameters[cputune.PERIOD]
         self.tunable('cputune.vcpu_period', original)
         self.guest.external = frozenset({cputune.QUOTA})
@@ -139,7 +139,7 @@ class EventsTest(base.BaseTestCase):
         name = cputune.pin_name(0)
         self.guest.event_history.note({name: frozenset({1})})
         self.tunable('cputune.vcpupin0', '1')
-        # As before us, which a put-back writes, though it is not so now.
+        # The original pins, which a restore writes, though not in force.
         self.guest.note_written(pins={1: frozenset({0})})
         self.tunable('cputune.vcpupin1', '0-1')
         self.guest.external = frozenset({cputune.pin_name(1)})

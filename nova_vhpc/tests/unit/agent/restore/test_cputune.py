@@ -174,10 +174,12 @@ class RestoreTest(base.BaseTestCase):
             group = test_cputune.Cgroup(100_000, 50_000, 1e9)
             before = cputune.read(group)
             group.values |= {cputune.PERIOD: 20_000, cputune.QUOTA: 10_000}
-            theirs = group.values[name]
+            external = group.values[name]
             left = cputune_restore.restore(group, before, frozenset({name}))
             self.assertEqual((), left)
-            self.assertEqual({**before.parameters, name: theirs}, group.values)
+            self.assertEqual(
+                {**before.parameters, name: external}, group.values
+            )
 
     def test_unmanaged_fields_are_not_restored(self) -> None:
         group = test_cputune.Cgroup(100_000, -1, 1e9)

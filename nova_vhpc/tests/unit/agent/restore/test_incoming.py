@@ -41,7 +41,7 @@ FLOATING = cputune.Cputune(
     EIGHT,
     8,
 )
-OURS = (
+AGENT_TUNE = (
     '<shares>40960</shares><period>20000</period><quota>8000</quota>'
     "<vcpupin vcpu='0' cpuset='6'/><vcpupin vcpu='1' cpuset='7'/>"
     "<emulatorpin cpuset='1'/>"
@@ -55,14 +55,14 @@ def copy(original: cputune.Cputune = FLOATING, **about: Any) -> JournalRecord:
 
 
 def domain(
-    tune: str = OURS,
+    tune: str = AGENT_TUNE,
     record: JournalRecord | str | None = None,
     vcpu: str = '<vcpu>2</vcpu>',
     spec: str = 'vhpc:workload',
     extra: str = '',
 ) -> str:
     text = record.to_json() if isinstance(record, JournalRecord) else record
-    ours = (
+    metadata_copy = (
         ''
         if text is None
         else f'<vhpc:journal xmlns:vhpc="{domain_metadata.URI}">'
@@ -73,7 +73,7 @@ def domain(
         f'<metadata><nova:instance xmlns:nova="{NOVA}"><nova:flavor>'
         f'<nova:extraSpecs><nova:extraSpec name="{spec}">parallel'
         '</nova:extraSpec></nova:extraSpecs></nova:flavor></nova:instance>'
-        f'{ours}</metadata><cputune>{tune}</cputune></domain>'
+        f'{metadata_copy}</metadata><cputune>{tune}</cputune></domain>'
     )
 
 

@@ -147,7 +147,7 @@ class MigratingWeightTest(manager_case.ManagerTestCase):
     def test_older_agents_record_restores_the_weight(self) -> None:
         self.assertEqual(1024, self.killed(None))
 
-    def told(self) -> int:
+    def known_to_libvirt(self) -> int:
         """Return the weight in libvirt's XML; reads return the file's."""
         found = ElementTree.fromstring(self.domain.XMLDesc(0))
         return int(found.findtext('./cputune/shares', '0'))
@@ -163,7 +163,7 @@ class MigratingWeightTest(manager_case.ManagerTestCase):
 
         domain.setSchedulerParametersFlags = tell
         self.migrate(20)
-        self.assertEqual(20, self.told())
+        self.assertEqual(20, self.known_to_libvirt())
         domain.values[cputune.SHARES] = self.weight()
         domain.refuse = self.refuse
         self.assertFalse(self.manager.stop(1.0))
@@ -173,7 +173,7 @@ class MigratingWeightTest(manager_case.ManagerTestCase):
             self.journal, qemu_process.Processes('/x')
         )
         self.assertIs(recovery.Outcome.RESTORED, restorer.recover(self.domain))
-        self.assertEqual(1024, self.told())
+        self.assertEqual(1024, self.known_to_libvirt())
         self.assert_put_back()
 
     def test_weight_is_written_to_libvirt_while_the_agent_ends(self) -> None:
