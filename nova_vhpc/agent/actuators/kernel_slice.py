@@ -117,16 +117,16 @@ class KernelSliceActuator:
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)
-        known = guest.slices
-        todo = [tid for tid in guest.tids if known.get(tid) != wanted]
+        slices = guest.slices
+        todo = [tid for tid in guest.tids if slices.get(tid) != wanted]
         if todo:
             # Noted before the write, because a write that only half succeeds
             # must be restored, too.
-            known.update(dict.fromkeys(todo, wanted))
+            slices.update(dict.fromkeys(todo, wanted))
             try:
                 _set(todo, wanted)
             except OSError:
-                known.update(dict.fromkeys(todo, UNKNOWN))
+                slices.update(dict.fromkeys(todo, UNKNOWN))
                 raise
 
     def undo(self, guest: guest.Guest) -> None:

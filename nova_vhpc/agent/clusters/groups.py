@@ -116,7 +116,7 @@ class Groups:
                 self._notifications.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop querying Nova. What is known stays known."""
+        """Stop querying Nova. The known clusters are kept."""
         if self._notifications is not None:
             self._notifications.stop()
             self._notifications = None
@@ -157,7 +157,7 @@ class Groups:
         return self._answer.migrating
 
     def status(self) -> dict[str, Any]:
-        """Return what is known and how old it is, for the status socket."""
+        """Return the known clusters and their age, for the status socket."""
         with self._lock:
             answered_s = self._answered_s
             merged = {**self._answer.clusters, **self._file_clusters}

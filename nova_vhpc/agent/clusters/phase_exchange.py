@@ -48,8 +48,8 @@ class PhaseExchange:
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
     :param control: handler of control calls.
-    :param silent: receive only, because what is sent moves servers on other
-        hosts; for a dry run.
+    :param silent: receive only, as in a dry run, because statements move
+        servers on other hosts.
     """
 
     def __init__(

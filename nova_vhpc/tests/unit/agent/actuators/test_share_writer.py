@@ -22,7 +22,7 @@ from nova_vhpc.tests import base as tests_base
 
 
 class Gate:
-    """A ``set_shares`` that hangs for some VMs until it is told."""
+    """A ``set_shares`` that hangs for some VMs until it is released."""
 
     def __init__(self, *hanging: str) -> None:
         self.hanging = hanging
@@ -58,7 +58,7 @@ class TestShareWriter(tests_base.TestCase):
         self.assertEqual(2, self.gate.writes.count(('a', 5)))
         self.assertEqual(1, self.gate.writes.count(('b', 6)))
         self.assertEqual(frozenset(), writer.failing())
-        # Who is still left alone at the end holds up nobody.
+        # A guest that is still left alone does not delay the close.
         self.gate.held = {'a', 'b'}
         writer.leave({'a': 1, 'b': 1})
         self.assertTrue(writer.close(30))
@@ -116,8 +116,8 @@ class TestShareWriter(tests_base.TestCase):
         self.assertEqual(('a', 1024), self.gate.writes[-1])
 
     def test_warning_is_logged_from_the_second_failure(self) -> None:
-        """Another call about the VM took its time; a border later it works."""
-        for failures, told in ((1, False), (2, True)):
+        """A single failure mostly means that another call takes long."""
+        for failures, is_logged in ((1, False), (2, True)):
             answers = [OSError('busy')] * failures + [True]
             writer = share_writer.ShareWriter(mock.Mock(side_effect=answers))
             with mock.patch.object(share_writer, 'LOG') as log:
@@ -127,8 +127,8 @@ class TestShareWriter(tests_base.TestCase):
                     time.sleep(0.001)
                 writer.close(30)
             self.assertEqual(failures, writer.failures)
-            self.assertEqual(told, log.warning.called)
-            self.assertEqual(told, log.info.called)
+            self.assertEqual(is_logged, log.warning.called)
+            self.assertEqual(is_logged, log.info.called)
 
     def test_close_is_false_if_a_write_failed(self) -> None:
         writer = self.make()
