@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds sdist and wheel as a release does, and looks at what is in them.
+# Build sdist and wheel as a release does, and check their content.
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -27,7 +27,7 @@ for want in tox.ini bindep.txt constraints.txt tools/test.sh devstack/plugin.sh 
     doc/source/index.rst releasenotes/source/index.rst; do
     grep -q "/$want\$" "$work/sdist" || die "the sdist lacks $want"
 done
-# A clean environment that sees the installed nova but not this checkout.
+# A new environment that finds the installed nova, but not this checkout.
 python -m venv --system-site-packages "$work/venv"
 python - >"$work/venv/lib/python$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages/base.pth" <<'PY'
 import sysconfig

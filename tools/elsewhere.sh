@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a command in a clone of this tree on another Debian or Ubuntu, which is
-# bootstrapped for it and taken away afterwards. What this machine has and
-# bindep.txt lacks shows there. Needs root; the kernel stays this one's.
+# bootstrapped before and removed afterwards. It shows packages that bindep.txt
+# lacks and this machine has. Needs root. The kernel is this machine's.
 #
 #   tools/elsewhere.sh trixie tools/test.sh
 #   tools/elsewhere.sh noble tools/demo.sh
@@ -25,9 +25,8 @@ noble)
 *) die "no system '$suite'; there are: bookworm trixie noble" ;;
 esac
 keyring=/usr/share/keyrings/$distribution-archive-keyring.gpg
-[ -e "$keyring" ] || die "no $keyring, which $distribution's packages are checked with; \
-it is in the package $package, \
-whose .deb \`dpkg-deb -x\` unpacks where the system has no such package"
+[ -e "$keyring" ] || die "no $keyring, which verifies $distribution's packages; it is in the \
+package $package; if this system has none, unpack its .deb with dpkg-deb -x"
 command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/vhpc-elsewhere-XXXXXX")
@@ -37,14 +36,14 @@ mmdebstrap --quiet --variant=apt --components="$pool" --keyring="$keyring" \
     --include=ca-certificates,init-system-helpers,mount,git "$suite" "$place/root" "$mirror" ||
     die "mmdebstrap $suite failed (above)"
 git clone -q "$TOP_DIR" "$place/root/root/clone"
-# Mirrors may be reached through a proxy that this machine trusts.
+# Mirrors may be behind a proxy whose certificate this machine trusts.
 cp /usr/local/share/ca-certificates/*.crt \
     "$place/root/usr/local/share/ca-certificates/" 2>/dev/null || true
 cp /etc/resolv.conf "$place/root/etc/resolv.conf"
 printf '127.0.0.1 localhost\n127.0.1.1 elsewhere\n' >"$place/root/etc/hosts"
 
 say "$* on $suite"
-# pivot_root and not chroot: libvirt gives each guest a /dev of its own.
+# pivot_root, because libvirt fails to give guests their own /dev in a chroot.
 # shellcheck disable=SC2016
 unshare --mount --pid --fork --ipc --uts --propagation private \
     bash -euc '

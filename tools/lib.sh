@@ -1,6 +1,5 @@
-# Shared by tools/*.sh; sourced, not run. Everything that a fresh machine
-# lacks is installed here, so that nothing depends on what somebody once
-# installed by hand.
+# Functions of tools/*.sh; to be sourced. They install everything that a fresh
+# machine lacks, so that no tool depends on packages installed by hand.
 # shellcheck shell=bash
 
 TOP_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,9 +16,10 @@ die() {
     exit 1
 }
 
-# apt_get LOG ARGUMENTS...: what apt-get prints goes into the file. A fresh
-# machine's own upgrades, and others, hold locks for minutes; apt can be told
-# to wait for dpkg's, not for those of its lists and archives.
+# apt_get LOG ARGUMENTS...: run apt-get, with its output in the file LOG, and
+# retry for ten minutes while another process holds a lock, as the automatic
+# upgrades of a fresh machine do. apt has an option to wait for dpkg's lock, but
+# none for the locks of its lists and archives.
 apt_get() {
     local log=$1 end held told=
     end=$((SECONDS + 600))
@@ -36,10 +36,10 @@ apt_get() {
     done
 }
 
-# Debian's packages start their services when installed; we start private
-# ones on private ports instead, so the system ones must stay off. One clone
-# after the other, or the first to end would let those of the others start;
-# the directory itself is locked, so that no file stays.
+# apt_install PACKAGES...: install packages without starting their services,
+# because the tests start private ones on private ports. policy-rc.d prevents
+# the start. Clones take turns: otherwise the first to finish would remove the
+# file for the others. The lock is on the directory, so that no lock file stays.
 apt_install() {
     local policy=${VHPC_POLICY:-/usr/sbin/policy-rc.d}
     [ "$(id -u)" = 0 ] || die "must run as root to install: $*"
@@ -65,7 +65,7 @@ apt_install() {
 ensure_python() {
     command -v apt-get >/dev/null || {
         command -v python3 >/dev/null ||
-            die "no python3 here, and no apt-get to install it"
+            die "python3 is missing, and there is no apt-get to install it"
         return
     }
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
@@ -75,17 +75,17 @@ ensure_python() {
         die "python3 is older than 3.11; Debian 12 and Ubuntu 24.04 have it"
 }
 
-# make_venv: an empty virtual environment, if there is none.
+# make_venv: create an empty virtual environment if there is none.
 make_venv() {
-    # tox and virtualenv put a file there that tells editors of their own.
+    # tox and virtualenv write a file there that points editors to theirs.
     if [ -f "$VENV" ]; then
         rm -f "$VENV"
     fi
     if [ -x "$VENV/bin/python" ] && [ -x "$VENV/bin/pip" ]; then
         return
     fi
-    # One whose making was broken off may hold half of pip, which would be
-    # taken for all of it; one whose Python was taken away, what that had built.
+    # Start afresh: an interrupted creation may have left an incomplete pip, and
+    # a removed Python leaves packages that were built for it.
     local clear=()
     if [ -e "$VENV/pyvenv.cfg" ]; then
         clear=(--clear)
@@ -93,8 +93,9 @@ make_venv() {
     python3 -m venv "$VENV" "${clear[@]}" || die "python3 -m venv $VENV failed"
 }
 
-# ensure_venv [EXTRA-REQUIREMENTS...]: the virtual environment with what runs
-# and tests nova-vhpc, and the files named; made anew when its inputs change.
+# ensure_venv [REQUIREMENTS-FILES...]: create the virtual environment that runs
+# and tests nova-vhpc, with the packages of further files; create it again if
+# one of its inputs has changed.
 ensure_venv() {
     local file stamp want requirements=()
     ensure_python
@@ -104,7 +105,7 @@ ensure_venv() {
     stamp=$VENV/.vhpc-stamp
     want=$(cd "$TOP_DIR" && cat "$CONSTRAINTS" ./*requirements.txt \
         doc/requirements.txt pyproject.toml bindep.txt | sha256sum)"$*"
-    # A superset of what is wanted will do.
+    # An environment with more packages than wanted is sufficient.
     if [[ -x $VENV/bin/python && -e $stamp && $(cat "$stamp") == "$want"* ]]; then
         return
     fi
@@ -115,7 +116,7 @@ ensure_venv() {
     say "installing the Python packages into $VENV"
     "$VENV/bin/pip" install -q -c "$CONSTRAINTS" "${requirements[@]}" ||
         die "pip install failed (above)"
-    # A tarball has no git to take the version from: pbr is told one.
+    # Without git, as in a tarball, pbr needs to be given a version.
     if ! git -C "$TOP_DIR" rev-parse -q --verify HEAD >/dev/null 2>&1 &&
         [ ! -e "$TOP_DIR/PKG-INFO" ]; then
         export PBR_VERSION=${PBR_VERSION:-0.0.0}
@@ -125,7 +126,8 @@ ensure_venv() {
     printf '%s' "$want" >"$stamp"
 }
 
-# ensure_os_packages: what bindep.txt says is missing. Needs $VENV/bin/bindep.
+# ensure_os_packages: install the packages of bindep.txt that are missing. Needs
+# $VENV/bin/bindep.
 ensure_os_packages() {
     local missing
     missing=$(cd "$TOP_DIR" && "$VENV/bin/bindep" -b -f bindep.txt test | tr '\n' ' ') || true

@@ -21,11 +21,10 @@ from stestr.repository import util
 
 
 def main() -> int:
-    """Read the newest run of the repository in this directory."""
+    """Read the last run in the repository of this directory."""
     repository = util.get_repo_open(repo_url='.')
     run = repository.get_latest_run()
     summary = testtools.StreamSummary()
-    skipped = 0
     summary.startTestRun()
     try:
         run.get_test().run(summary)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that must hold, from a fresh clone on a fresh machine (root,
-# Debian or Ubuntu): lint, docs, package, unit and functional tests.
+# Run all checks: lint, docs, package, unit and functional tests. Works from a
+# fresh clone on a fresh machine with Debian or Ubuntu, as root.
 #
-#   tools/test.sh            all
-#   tools/test.sh lint docs  only these steps: lint docs package unit functional
+#   tools/test.sh            all steps
+#   tools/test.sh lint docs  some of them: lint docs package unit functional
 #
-# The last line is the test runner's count: "N passed, N failed".
+# The last line is "N passed, N failed".
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -14,9 +14,10 @@ cd "$TOP_DIR"
 STEPS=${*:-lint docs package unit functional}
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
-# Sphinx ends where the locale of whoever is logged in is not installed.
+# Sphinx fails if the locale of the login is not installed.
 export LC_ALL=C.UTF-8
-# stestr quotes no path with blanks; the environment's is first in PATH.
+# stestr does not quote a path with blanks. The virtual environment is first in
+# PATH, so a name without a path will do.
 export PYTHON=python
 passed=0
 failed=0
@@ -37,13 +38,13 @@ package() {
     tools/check-package.sh
 }
 
-# count NAME STATUS: adds what stestr's last run says to the totals.
+# count NAME STATUS: add the results of stestr's last run to the totals.
 count() {
     local name=$1 status=$2 line ok bad skipped
     line=$(python tools/stestr_count.py) || line="0 1 0"
     read -r ok bad skipped <<<"$line"
     if [ "$skipped" != 0 ]; then
-        echo "$name: $skipped skipped: a check that cannot run is a failure"
+        echo "$name: $skipped skipped tests count as failed"
         bad=$((bad + skipped))
     fi
     if [ "$bad" = 0 ] && { [ "$ok" = 0 ] || [ "$status" != 0 ]; }; then
@@ -61,8 +62,8 @@ unit() {
     count unit "$status"
 }
 
-# run_part NAME STESTR-OPTIONS...: real parts on a noisy machine starve at
-# times: what failed is run again, alone, at most twice, and named.
+# run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,
+# at most twice. Real guests on a busy machine get too little CPU time at times.
 run_part() {
     local name=$1 status=0 again ok
     shift
@@ -71,14 +72,15 @@ run_part() {
         [ "$status" != 0 ] || break
         read -r ok _ _ < <(python tools/stestr_count.py) || break
         passed=$((passed + ok))
-        say "$name: $again more, alone: $(stestr failing --list 2>/dev/null | tr '\n' ' ')"
+        say "$name: running again ($again): $(stestr failing --list 2>/dev/null | tr '\n' ' ')"
         status=0
         stestr run --failing --concurrency 1 || status=$?
     done
     count "$name" "$status"
 }
 
-# Nova and Placement in process use one CPU each; guests want all there are.
+# Tests with Nova and Placement in process need one CPU each, those with guests
+# need all CPUs.
 functional() {
     local in_process='functional\.(scheduler|explain|flavor|clusters)' status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
@@ -92,12 +94,12 @@ for step in $STEPS; do
     unit) ;;
     lint | docs | package)
         [ -e .git ] ||
-            die "$step needs the clone with its history, which a tarball has not; \
-there tools/test.sh unit functional"
+            die "$step needs a clone with its history; from a tarball, run \
+tools/test.sh unit functional"
         ;;
     functional)
         [ "$(id -u)" = 0 ] ||
-            die "functional tests start libvirtd and make bridges: run as root"
+            die "run as root: functional tests start libvirtd and create bridges"
         ;;
     *) die "no step '$step'; there are: lint docs package unit functional" ;;
     esac
@@ -114,7 +116,7 @@ for step in $STEPS; do
         broken+=("$step")
     fi
 done
-say "took $SECONDS s in all"
+say "took $SECONDS s"
 if [ ${#broken[@]} != 0 ]; then
     echo "failed steps: ${broken[*]}"
     [ "$failed" != 0 ] || failed=${#broken[@]}

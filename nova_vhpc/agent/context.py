@@ -22,7 +22,7 @@ from nova_vhpc.linux import qemu_process
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostContext:
-    """What every part that works on this host's guests needs.
+    """Collaborators of every part that works on this host's guests.
 
     Built once by the guest manager; holds no state of its own.
 

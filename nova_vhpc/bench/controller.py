@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import dataclasses
 import gc
-import pathlib
 import statistics
 import sys
 import time
@@ -30,8 +29,8 @@ from typing import Any
 from nova_vhpc.agent import errors, process_limits
 from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.bench.common import cli_types, outputs, plugins
-from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.control.config import ControlConfig
 
 HELP = (
     'Measure the CPU time of one decision for 100 to 1,000 VMs: with the '
@@ -55,9 +54,7 @@ DEAREST = {'slice_policy': 'gang', 'pinning_policy': 'io_pool'}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the subcommand."""
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
     parser.add_argument(
         '--vms',
         type=cli_types.integer(),
@@ -151,7 +148,7 @@ def make(names: plugins.PluginNames) -> controller.Controller:
 
     :raises ConfigError: if a plugin cannot be loaded.
     """
-    config = control_config.ControlConfig()
+    config = ControlConfig()
     return controller.Controller(
         config,
         controller_factory.load_plugin('slice_policy', names.slice_policy)(

@@ -31,7 +31,6 @@ import sys
 import threading
 import time
 import urllib.parse
-from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
@@ -83,9 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--url', type=_broker, help='use this broker instead of starting one'
     )
-    parser.add_argument(
-        '--json', type=Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
 
 
 def _broker(text: str) -> str:

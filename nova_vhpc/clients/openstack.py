@@ -126,7 +126,7 @@ def get(adapter: Any, path: str, version: str) -> Any:
     :param adapter: keystoneauth adapter of the service.
     :param path: path and query of the request.
     :param version: microversion.
-    :raises CloudError: the request failed or the answer is no JSON.
+    :raises CloudError: the request failed or the answer is not JSON.
     """
     response = adapter.get(path, microversion=version)
     if response.status_code == 400 and 'CUSTOM_VHPC_' in response.text:
@@ -144,5 +144,5 @@ def get(adapter: Any, path: str, version: str) -> Any:
         return response.json()
     except ValueError:
         raise CloudError(
-            f'GET {path} was answered with no JSON: {response.text[:200]}'
+            f'GET {path}: the answer is not JSON: {response.text[:200]}'
         ) from None

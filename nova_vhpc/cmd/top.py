@@ -255,7 +255,7 @@ def _row(vm: dict[str, Any], period_us: int) -> list[str]:
         )
     )
     if vm['released']:
-        note = f'theirs: {", ".join(vm["released"])}; {note}'
+        note = f'external change: {", ".join(vm["released"])}; {note}'
     return [
         vm['name'],
         vm['workload'],

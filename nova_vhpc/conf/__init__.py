@@ -79,7 +79,7 @@ def reason(error: Exception) -> str:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             parser = frame.f_locals.get('self')
             if isinstance(parser, cfg.ConfigParser):
-                return f'{parser.filename}: no UTF-8 text: {text}'
+                return f'{parser.filename}: not UTF-8 text: {text}'
     return text
 
 

@@ -31,7 +31,7 @@ class Integer(types.Integer):  # type: ignore[misc]
     def __call__(self, value: Any) -> int:
         """Return the value as an integer.
 
-        :raises ValueError: the value is no integer or out of range.
+        :raises ValueError: the value is not an integer or out of range.
         """
         number: int = _read(super().__call__, value, 'an integer', self)
         return number
@@ -64,7 +64,7 @@ class Finite(types.Float):  # type: ignore[misc]
     def __call__(self, value: Any) -> float:
         """Return the value as a number.
 
-        :raises ValueError: the value is no finite number or out of range.
+        :raises ValueError: the value is not a finite number or out of range.
         """
         number: float = _read(super().__call__, value, self._words, self)
         return number
@@ -118,7 +118,7 @@ def overcommit_limits(given: Mapping[str, Any]) -> dict[str, float]:
     """Check limits of over-commit and return them by paradigm.
 
     :param given: numbers, or texts of numbers, by paradigm.
-    :raises ValueError: a paradigm is unknown or a limit is no number > 0,
+    :raises ValueError: a paradigm is unknown or a limit is not a number > 0,
         which would otherwise mean that there is no limit.
     """
     limits = {}

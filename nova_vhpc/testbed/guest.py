@@ -19,10 +19,10 @@ real server.
 """
 
 import dataclasses
-import uuid as uuid_module
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from uuid import uuid4
 from xml.etree import ElementTree
 
 from nova_vhpc.testbed.image import GuestImage
@@ -118,7 +118,7 @@ def domain_xml(
     """
     domain = ElementTree.Element('domain', type='qemu')
     _text(domain, 'name', name)
-    _text(domain, 'uuid', uuid or str(uuid_module.uuid4()))
+    _text(domain, 'uuid', uuid or str(uuid4()))
     if extra_specs is not None:
         _nova_metadata(domain, name, vcpus, memory_mib, extra_specs)
     _text(domain, 'memory', str(memory_mib), unit='MiB')

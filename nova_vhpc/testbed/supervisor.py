@@ -127,23 +127,24 @@ def descendants(pid: int) -> list[int]:
                 stat = Path('/proc', entry, 'stat').read_text()
                 parent = int(stat.rpartition(')')[2].split()[1])
                 children.setdefault(parent, []).append(int(entry))
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
+    pids: list[int] = []
+    parents = [pid]
+    while parents:
+        below = children.get(parents.pop(), [])
+        pids += below
+        parents += below
+    return pids
 
 
 def guest_cgroups(pid: int) -> set[Path]:
     """Return the directories that libvirt made for one guest.
 
-    On cgroup v1 and v2, in every controller: the lab moves the emulator
-    threads, and with them the process, to another group of the CPU
-    controller, where the guest's own group is not to be seen.
+    These are the directories of all controllers, on cgroup v1 and v2. The lab
+    moves the emulator threads, and with them the process, to another group of
+    the CPU controller, so the process's path in that controller lacks the
+    guest's group.
     """
-    found = set()
+    groups = set()
     hierarchies = [_CGROUP, *(p for p in _CGROUP.iterdir() if p.is_dir())]
     with contextlib.suppress(OSError):
         for line in Path(f'/proc/{pid}/cgroup').read_text().splitlines():
@@ -153,13 +154,13 @@ def guest_cgroups(pid: int) -> set[Path]:
             ]
             if not guest:
                 continue
-            upto = path[: path.index(guest[0]) + len(guest[0])].lstrip('/')
-            found |= {
-                hierarchy / upto
+            group = path[: path.index(guest[0]) + len(guest[0])].lstrip('/')
+            groups |= {
+                hierarchy / group
                 for hierarchy in hierarchies
-                if (hierarchy / upto).is_dir()
+                if (hierarchy / group).is_dir()
             }
-    return found
+    return groups
 
 
 def end_descendants() -> set[Path]:

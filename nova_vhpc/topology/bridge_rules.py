@@ -72,7 +72,7 @@ def parse_rule(text: str) -> BridgeRule:
                 raise _wrong(text, f"'{word}' is no kind of bridge") from None
         elif key in ('slots', 'mbps'):
             if not value.isdecimal() or not 1 <= int(value) <= 10**7:
-                raise _wrong(text, f"{key} '{value}' is no integer >= 1")
+                raise _wrong(text, f"{key} '{value}' is not an integer >= 1")
             numbers[key] = int(value)
         elif key in ('physnet', 'nic') and value:
             if key == 'physnet':

@@ -295,7 +295,7 @@ def _unpublishable(bridge: str, nics: Sequence[str]) -> str | None:
             name.encode()
         except UnicodeEncodeError:
             return (
-                f'{name!a} of bridge {bridge!a} is no UTF-8 text, '
+                f'{name!a} of bridge {bridge!a} is not UTF-8 text, '
                 'so that it cannot be published; give it another name'
             )
     return None

@@ -207,7 +207,8 @@ class NovaClusterSource:
         except ValueError as error:
             # For example the error page of a proxy.
             raise RuntimeError(
-                f'Nova answered GET {url.split("?")[0]} with no JSON: {error}'
+                f'Nova answered GET {url.split("?")[0]}, but not with JSON: '
+                f'{error}'
             ) from None
         return body
 

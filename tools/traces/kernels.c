@@ -11,13 +11,14 @@
  * License for the specific language governing permissions and limitations
  * under the License.
  *
- * Who sends how much to whom, and after how much computing: the skeletons of
- * the NAS Parallel Benchmarks on four ranks. Nothing is solved; messages have
- * the benchmarks' sizes and order, computing is a loop of as many operations.
+ * Skeletons of the NAS Parallel Benchmarks on four ranks. They solve nothing:
+ * messages have the benchmarks' sizes and order, and computing is a loop of as
+ * many operations.
  *
  *   kernels PROGRAM CLASS SPEED      e.g. kernels cg A 2
  *
- * SPEED divides the operations: by it a run takes as long as the real program.
+ * SPEED divides the number of operations. It is chosen so that a run takes as
+ * long as the real program.
  */
 #include <math.h>
 #include <mpi.h>
@@ -34,7 +35,7 @@ static int rank;
 static double speed;
 static char *out, *in;
 
-/* Some 10^6 operations, on an array that stays in the cache. */
+/* Compute for MEGA times 10^6 operations on an array that fits the cache. */
 static void compute(double mega)
 {
     static double array[1 << 16], sum;
@@ -155,7 +156,7 @@ static void mg(int levels, int iterations)
 }
 
 /* Fine-grained: wavefronts from one corner to the other and back. MPI and TCP
- * put the planes' small messages together; eight planes make one here. */
+ * merge the small messages of several planes; here eight planes send one. */
 static void front(int forward, int side)
 {
     const int half = side / 2, bytes = 5 * half * 8 * 8;
@@ -192,8 +193,8 @@ static void lu(int side, int iterations)
     }
 }
 
-/* Computing and exchange by turns: two cells per rank, solved along each axis.
- * What crosses a face per point: forward and back, in doubles. */
+/* Computing and exchange in turns: two cells per rank, solved along each axis.
+ * FORWARD and BACK are the doubles per point that cross a face. */
 static void multipartition(int side, int iterations, double flux,
                            double solve, int forward, int back)
 {
@@ -266,7 +267,7 @@ static void is(int log_keys)
     exchange(rank ^ 1, 4);
 }
 
-/* Nearly none. */
+/* Hardly any communication. */
 static void ep(int log_pairs)
 {
     MPI_Barrier(WORLD);
@@ -275,7 +276,7 @@ static void ep(int log_pairs)
         reduce(i < 2 ? 1 : 10);
 }
 
-/* Sizes by class: S W A B C, as the benchmarks have them. */
+/* Sizes by class (S W A B C) are those of the NAS benchmarks. */
 static int run(const char *name, int class)
 {
     static const int cg_size[] = {1400, 7000, 14000, 75000, 150000};
@@ -331,7 +332,7 @@ int main(int argc, char **argv)
     if (!known && !rank)
         fprintf(stderr, "%s: no such program; known are bt cg ep ft is lu mg "
                 "sp\n", argv[1]);
-    /* MPICH 4.0 over UCX and TCP can wait for ever in MPI_Finalize. */
+    /* MPICH 4.0 over UCX and TCP can hang in MPI_Finalize. */
     MPI_Barrier(WORLD);
     usleep(300000);
     _exit(known ? 0 : 2);

@@ -11,13 +11,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Record traces of I/O events as ../shared/traces were recorded.
+"""Record traces of I/O events, in the way of ../shared/traces.
 
-Four ranks of a program of kernels.c, or of a real one, each with a network
-stack of its own on one bridge, TCP and no shared memory between them; the
-packets sent and received at each one's NIC are read every 100 ms. Needs root,
-iproute2, MPICH (Debian: mpich, libmpich-dev) and a machine that does nothing
-else::
+Four ranks of an MPI program run in network namespaces on one bridge, so they
+exchange messages by TCP and not by shared memory. Every 100 ms, the packets
+sent and received at each rank's NIC are read. The programs are those of
+kernels.c or any others. Needs root, iproute2, MPICH (Debian: mpich,
+libmpich-dev) and a machine without other load::
 
     tools/traces/record.py --out DIR mg-a:2 cg-b:2 ...
     tools/traces/record.py --out DIR --bin NPB/bin mg-a cg-b ...
@@ -41,7 +41,7 @@ LEAST_PACKETS = 60
 COUNTERS = ('rx_packets', 'tx_packets')
 
 SHELL = f"""#!/bin/sh
-# What ssh would do: run a command where the address is.
+# In place of ssh: run a command on the host of an address.
 [ "$1" = -x ] && shift
 rank=$((${{1#{NETWORK}.}} - 1))
 shift
@@ -56,7 +56,7 @@ def ip(*command: str) -> None:
 
 
 def connect() -> None:
-    """Make the bridge and the ranks' network namespaces."""
+    """Create the bridge and the ranks' network namespaces."""
     ip('link', 'add', BRIDGE, 'type', 'bridge')
     ip('address', 'add', f'{NETWORK}.254/24', 'dev', BRIDGE)
     ip('link', 'set', BRIDGE, 'up')
@@ -83,7 +83,7 @@ def connect() -> None:
 
 
 def disconnect() -> None:
-    """Take away what is there of the above."""
+    """Remove the bridge and the namespaces, as far as they exist."""
     for rank in RANKS:
         subprocess.run(
             ('ip', 'netns', 'delete', f'{BRIDGE}-{rank}'), check=False
@@ -92,12 +92,12 @@ def disconnect() -> None:
 
 
 def nic(rank: int) -> str:
-    """The host's end of a rank's NIC."""
+    """Return the name of the host's end of a rank's NIC."""
     return f'nvtrace{rank}'
 
 
 def packets() -> list[int]:
-    """Packets at each NIC so far, both ways."""
+    """Return the packets that each NIC has sent and received."""
     return [
         sum(
             int(
@@ -112,7 +112,7 @@ def packets() -> list[int]:
 
 
 def periods(run: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Packets of each period until the program has ended."""
+    """Yield the packets of each period until the program ends."""
     before = packets()
     due = time.monotonic()
     while run.poll() is None:
@@ -126,7 +126,11 @@ def periods(run: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 def record(
     name: str, program: list[str], tools: pathlib.Path, seconds: int
 ) -> str:
-    """Run a program and return its trace, from first to last activity."""
+    """Run a program and return its trace, from first to last activity.
+
+    :param tools: directory with the shell that replaces ssh.
+    :param seconds: longest duration of the run, in seconds.
+    """
     command = ['nice', '-n', '10', 'timeout', str(seconds), 'mpiexec']
     command += ['-launcher', 'ssh', '-launcher-exec', str(tools / 'shell')]
     command += ['-iface', BRIDGE, '-n', str(len(RANKS)), '-ppn', '1']
@@ -144,8 +148,8 @@ def record(
         raise SystemExit(f'{name}: mpiexec failed ({run.returncode})')
     while rows and not any(rows[0]):
         del rows[0]
-    # ARP, and the end of a program that hung in MPI_Finalize until its time
-    # was over, are no activity of it.
+    # Remove ARP, and the idle end of a program that hung in MPI_Finalize until
+    # the timeout.
     while rows and sum(rows[-1]) < LEAST_PACKETS:
         del rows[-1]
     lines = [[f'vm{rank}' for rank in RANKS]]
@@ -154,28 +158,31 @@ def record(
 
 
 def main() -> int:
-    """Record the programs that are named."""
+    """Record the programs of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument('--out', type=pathlib.Path, required=True)
     parser.add_argument(
-        '--seconds', type=int, default=110, help='cut a run after so long'
+        '--seconds',
+        type=int,
+        default=110,
+        help='longest duration of a run (default: %(default)s)',
     )
     parser.add_argument(
         '--bin',
         type=pathlib.Path,
         metavar='DIR',
-        help='run programs of your own that are called like cg.A there, such '
-        'as the real NAS benchmarks, and no skeletons',
+        help='run programs with names like cg.A in this directory, such as '
+        'the NAS benchmarks, instead of those of kernels.c',
     )
     parser.add_argument(
         'programs',
         nargs='+',
         metavar='PROGRAM-CLASS:SPEED',
-        help='bt cg ep ft is lu mg sp, class s w a b c and what you like '
-        'after it, and what the operations are divided by',
+        help='program (bt cg ep ft is lu mg sp), class (s w a b c, with any '
+        'suffix) and the divisor of its number of operations',
     )
     args = parser.parse_args()
     if os.geteuid():

@@ -15,9 +15,9 @@
 Kernels from 6.12 take a slice of 0.1 to 100 ms for each ordinary thread
 (``sched_runtime`` of ``SCHED_OTHER``). The slice says how long a thread may
 run before another one of *its own group* gets the CPU, and how soon it runs
-when it wakes; measured on Linux 6.18 it did little for barrier programs
-(facts/libvirt-lab.md), so it is off by default. Writes need CAP_SYS_NICE
-and go through oslo.privsep.
+when it wakes. Measured on Linux 6.18, it did little for barrier programs, so
+the actuator is off by default. Writes need CAP_SYS_NICE and go through
+oslo.privsep.
 
 Restore: a runtime of 0 gives a thread the kernel's default slice again, which
 QEMU's threads have from the start.
@@ -45,7 +45,8 @@ def _set(tids: Iterable[int], slice_us: int) -> None:
 
     :raises OSError: a write was refused.
     """
-    # Not at import: agents without this actuator never load oslo.privsep.
+    # Imported here, so that agents without this actuator never load
+    # oslo.privsep.
     from nova_vhpc.agent.actuators import privileged
 
     privileged.set_slice_us(tids, slice_us)
@@ -77,7 +78,7 @@ def _slice_us(tid: int, gone_us: int) -> int:
 
 
 class KernelSliceActuator:
-    """Writes slices only, so it is used beside ``libvirt``.
+    """Writes slices only, so it is used together with ``libvirt``.
 
     :param conf: unused; every actuator gets it.
     """
@@ -103,10 +104,10 @@ class KernelSliceActuator:
             _set(own, RESET)
         except OSError as error:
             return f'sched_setattr: {error.strerror or error}'
-        return None if taken else 'the kernel takes no slice'
+        return None if taken else 'the kernel ignores the slice'
 
     def limits(self) -> model.ActuatorLimits:
-        """Return the limit of the slice; all others are left open."""
+        """Return the least slice; this actuator limits no other value."""
         return model.ActuatorLimits(effective_min_slice_us=MIN_SLICE_US)
 
     def write(
@@ -116,15 +117,16 @@ class KernelSliceActuator:
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)
-        known = guest.slices
-        todo = [tid for tid in guest.tids if known.get(tid) != wanted]
+        slices = guest.slices
+        todo = [tid for tid in guest.tids if slices.get(tid) != wanted]
         if todo:
-            # Noted first: a write that half succeeds must be restored, too.
-            known.update(dict.fromkeys(todo, wanted))
+            # Noted before the write, because a write that only half succeeds
+            # must be restored, too.
+            slices.update(dict.fromkeys(todo, wanted))
             try:
                 _set(todo, wanted)
             except OSError:
-                known.update(dict.fromkeys(todo, UNKNOWN))
+                slices.update(dict.fromkeys(todo, UNKNOWN))
                 raise
 
     def undo(self, guest: guest.Guest) -> None:

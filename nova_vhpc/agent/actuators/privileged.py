@@ -12,9 +12,9 @@
 
 """Write scheduling attributes in a privileged process (oslo.privsep).
 
-The daemon is started at the first call and keeps CAP_SYS_NICE alone; it
-ends with the agent, even if the agent is killed. Import this module only
-where it is needed: most agents never need it.
+The daemon is started at the first call and keeps only CAP_SYS_NICE; it ends
+with the agent, even if the agent is killed. Import this module only inside
+functions that use it: most agents never need oslo.privsep.
 """
 
 import contextlib

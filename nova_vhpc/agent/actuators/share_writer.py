@@ -37,9 +37,9 @@ time by default."""
 MOST_HELPERS = 32
 """Largest number of writer threads, with those that replace hanging ones."""
 
-TOLD_FAILURES = 2
+LOGGED_FAILURES = 2
 """Failures in a row from which a warning is logged. A single failure mostly
-means that another call about the guest takes its time."""
+means that another call about the guest takes long."""
 
 HELD_S = 0.25
 """Duration of a write, in seconds, from which an extra thread is started."""
@@ -125,21 +125,21 @@ class ShareWriter:
         self._executor: executor.DomainExecutor | None = None
         self._exhausted = False
 
-    def want(
+    def submit(
         self,
         shares: Mapping[str, int],
         done: Callable[[], None] | None = None,
     ) -> None:
         """Write these shares, all at the same time. Return at once.
 
-        If they were written one after the other, no guest or two guests
-        would be favoured for the length of a call: several milliseconds on a
-        busy host.
+        One write after the other would favour no guest, or two at a time,
+        for the duration of a call: several milliseconds on a busy host.
 
         :param shares: ``cpu_shares`` by guest UUID.
         :param done: called in the thread of the last write once each queued
             write was tried. A guest whose earlier write has not returned is
-            not waited for. Not called if :meth:`want` is called again before.
+            not waited for. Not called if :meth:`submit` is called again
+            before that.
         """
         with self._lock:
             for uuid, value in shares.items():
@@ -170,11 +170,11 @@ class ShareWriter:
                     self._forget(vm)
             self._watch()
 
-    def tend(self) -> float | None:
+    def maintain(self) -> float | None:
         """Retry failed writes and replace threads that hang.
 
         :returns: time until the next call is needed, in seconds, if
-            :meth:`want` is not called before; None if nothing is pending.
+            :meth:`submit` is not called before; None if nothing is pending.
         """
         with self._lock:
             self._retry()
@@ -217,7 +217,7 @@ class ShareWriter:
         if vm in self._queued or not vm.due:
             return
         if self._executor is None:
-            # Only now: an agent without gangs needs no such threads.
+            # Made here, because an agent without gangs needs no such threads.
             self._executor = executor.DomainExecutor(
                 HELPERS,
                 lambda: HELD_S,
@@ -258,9 +258,11 @@ class ShareWriter:
 
     def _retry_later(self, vm: PendingShares) -> None:
         """Retry without waiting for the next border of a window."""
-        timer = threading.Timer(vm.not_before_s - time.monotonic(), self.tend)
+        timer = threading.Timer(
+            vm.not_before_s - time.monotonic(), self.maintain
+        )
         timer.daemon = True
-        # Without a thread for it, the next border retries.
+        # If no thread can be started, the next border retries.
         with contextlib.suppress(RuntimeError):
             timer.start()
 
@@ -299,9 +301,9 @@ class ShareWriter:
             done()
 
     def _succeeded(self, vm: PendingShares, value: int, written: bool) -> None:
-        if vm.failures >= TOLD_FAILURES:
+        if vm.failures >= LOGGED_FAILURES:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
-        # A guest that is left alone now may be managed at the next border.
+        # A guest that is left alone now may be written at the next border.
         vm.succeeded(value if written else None)
         self._failing.discard(vm)
         if vm.value != value:
@@ -311,7 +313,7 @@ class ShareWriter:
 
     def _failed(self, vm: PendingShares, value: int, error: Exception) -> None:
         vm.failed()
-        if vm.failures == TOLD_FAILURES:
+        if vm.failures == LOGGED_FAILURES:
             LOG.warning(
                 'VM %s: cpu_shares %d could not be written, its windows are '
                 'skipped until it works again: %s',

@@ -61,7 +61,8 @@ class Weights:
             # Logged once: the reason is mostly the same for all guests.
             self._logged = True
             LOG.info(
-                'VM %s: libvirt writes its weight, which takes longer: %s',
+                'VM %s: its weight is written by libvirt and not to its file, '
+                'which takes longer: %s',
                 guest.name,
                 problem,
             )
@@ -134,7 +135,8 @@ def restore_recorded_by_file(
     _restore_file(
         file,
         original,
-        # It is not proven that libvirt reads this file.
+        # Only a weight that libvirt reports, too, is known to be in force: it
+        # is not proven that libvirt reads this file.
         lambda now: (
             now == in_force
             and written_values.may_be_written(

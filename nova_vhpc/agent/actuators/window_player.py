@@ -232,7 +232,7 @@ class WindowPlayer:
     def _step(self) -> float | None:
         """Do what is due; return the seconds until the next step."""
         if self._schedule is None:
-            return self._shares.tend()
+            return self._shares.maintain()
         return self._begin_turn(self._schedule)
 
     def _begin_turn(self, schedule: model.WindowSchedule) -> float:
@@ -240,7 +240,7 @@ class WindowPlayer:
         index, left_us = schedule.turn_at(self._wall_us())
         turn = schedule.turns[index]
         if index == self._turn:
-            self._shares.want(turn.shares)
+            self._shares.submit(turn.shares)
             return left_us / 1e6
         now_s = time.monotonic()
         if self._border_s is not None:
@@ -253,7 +253,7 @@ class WindowPlayer:
         # of a turn; the earlier part of that turn does not count as lateness.
         self._turn = index
         self._border_s = border_s
-        self._shares.want(turn.shares, lambda: self._note_late(border_s))
+        self._shares.submit(turn.shares, lambda: self._note_late(border_s))
         return left_us / 1e6
 
     def _note_late(self, border_s: float) -> None:

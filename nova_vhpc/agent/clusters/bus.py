@@ -118,12 +118,13 @@ def decode(fields: dict[str, Any]) -> protocol.Message:
         numbers['min_slice_us'] = slice_us
     for name, value in numbers.items():
         if type(value) is not int or not 0 <= value < 2**63:
-            raise ValueError(f'{name} {value!r} is no count')
+            raise ValueError(f'{name} {value!r} is not an integer from 0')
     for name in ('cluster', 'host'):
         value = fields[name]
         if not isinstance(value, str) or len(value) > protocol.MAX_NAME:
             raise TypeError(
-                f'{name} {str(value)[: protocol.MAX_NAME]!r} is no name'
+                f'{name} {str(value)[: protocol.MAX_NAME]!r} is not a string '
+                f'of at most {protocol.MAX_NAME} characters'
             )
     return protocol.Message(
         cluster=fields['cluster'],
@@ -177,7 +178,7 @@ class PeerBus:
         )
 
     def start(self) -> None:
-        """Begin to follow :meth:`subscribe`, in the background."""
+        """Begin to subscribe, in the background."""
         self._thread.start()
 
     def stop(self) -> None:

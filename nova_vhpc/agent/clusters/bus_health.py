@@ -53,7 +53,7 @@ class EchoEndpoint:
         self._on_echo = on_echo
 
     def echo(self, context: Any, boot: Any, asked_us: Any) -> None:
-        """Take what :meth:`EchoSender.send` has sent."""
+        """Receive an echo of :meth:`EchoSender.send`."""
         if boot == self._boot and isinstance(asked_us, int):
             self._on_echo(asked_us)
 
@@ -108,27 +108,26 @@ class BusHealth:
         self._send_timeout_us = send_timeout_us
         self._echo_timeout_us = echo_timeout_us
         self._lock = threading.Lock()
-        # When the message that the broker has not accepted yet was handed
-        # over; when the last echo was sent; when the one that has not come
-        # back yet was; the last trouble; when the last echo that came back
-        # was sent.
+        # Start of the send that the broker has not accepted yet.
         self._sending_us: int | None = None
+        # Send time of the last echo, of the first one that has not come back
+        # yet, and of the newest one that has.
         self._echo_sent_us: int | None = None
         self._awaited_us: int | None = None
-        self._trouble_us = 0
         self._received_us = 0
+        self._trouble_us = 0
         self.state = 'off'
         self.detail = ''
         self.echo_us: int | None = None
 
     def start(self) -> None:
-        """Begin, without any knowledge of the bus."""
+        """Enter the state "starting", which lasts until the first echo."""
         with self._lock:
             self._sending_us = self._echo_sent_us = self._awaited_us = None
             self._enter('starting', '')
 
     def stop(self) -> None:
-        """End: nothing is sent any more."""
+        """Enter the state "off": nothing is sent any more."""
         with self._lock:
             self._enter('off', '')
 
@@ -148,13 +147,14 @@ class BusHealth:
     def sent(self, echo_us: int | None = None) -> None:
         """Take note that the broker has accepted the message.
 
-        :param echo_us: when it was made, if it was an echo.
+        :param echo_us: time at which the echo was sent; None for another
+            message.
         """
         with self._lock:
             self._sending_us = None
             if echo_us is not None:
                 self._echo_sent_us = echo_us
-                # It may have come back before this call.
+                # The echo may have come back before this call.
                 if self._awaited_us is None and echo_us > self._received_us:
                     self._awaited_us = echo_us
 
@@ -167,7 +167,7 @@ class BusHealth:
     def received(self, echo_us: int, now_us: int) -> None:
         """Take note that an echo came back.
 
-        :param echo_us: when it was sent.
+        :param echo_us: time at which the echo was sent.
         """
         with self._lock:
             if echo_us <= self._trouble_us or self.state == 'off':
@@ -199,8 +199,9 @@ class BusHealth:
                 self._awaited_us = None
                 self._trouble(
                     now_us,
-                    'what is sent does not come back; is the broker '
-                    'overloaded, or another agent using this host name?',
+                    'messages to this host itself do not come back; is the '
+                    'broker overloaded, or another agent using this host '
+                    'name?',
                 )
 
     def _trouble(self, now_us: int, detail: str) -> None:

@@ -118,7 +118,7 @@ class Groups:
                 self._notifications.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop querying Nova. What is known stays known."""
+        """Stop querying Nova. The known clusters are kept."""
         if self._notifications is not None:
             self._notifications.stop()
             self._notifications = None
@@ -183,7 +183,7 @@ class Groups:
         }
 
     def _query_soon(self, server_uuid: str) -> None:
-        """Query Nova soon; not for ever for a server that it never lists."""
+        """Query Nova soon, but only a few times for an unlisted server."""
         queries = self._queries.get(server_uuid, 0)
         if self.uses_nova and queries < _MAX_QUERIES_PER_SERVER:
             self._nova_thread.wake()

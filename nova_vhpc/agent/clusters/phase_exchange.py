@@ -48,8 +48,8 @@ class PhaseExchange:
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
     :param control: handler of control calls.
-    :param silent: receive only, because what is sent moves servers on other
-        hosts; for a dry run.
+    :param silent: receive only, as in a dry run, because statements move
+        servers on other hosts.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PhaseExchange:
             _MAX_BACKOFF_S,
             on_stop=self._withdraw_statements,
         )
-        # Not the same thread: that one may hang while it sends.
+        # A thread of its own, because the other one may hang while it sends.
         self._watch_thread = periodic.PeriodicThread(
             'vhpc-peers-watch',
             lambda: self._health.watch(_now_us()),
@@ -274,7 +274,8 @@ class PhaseExchange:
                 if message is not None:
                     outbox.append(message)
             for cluster in self._states.keys() - decisions.keys():
-                # A domain that restarts is not worth a new queue.
+                # A lease is kept, so that a restart of the only member does
+                # not delete the queue and declare it again.
                 since_us = self._absent_us.setdefault(cluster, now_us)
                 if now_us - since_us >= self._timers.lease_us:
                     del self._absent_us[cluster]

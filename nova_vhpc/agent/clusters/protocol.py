@@ -94,7 +94,7 @@ class OwnStatement:
 
     :ivar statement: what the controller decided last.
     :ivar sent: the statement in the last message; None before the first
-        message, and after one that could not be sent.
+        message, and after a message that could not be sent.
     :ivar sent_us: when the last message was made.
     :ivar changed_us: when ``sent`` last became a different statement.
     :ivar decided_us: when the controller last decided, also if nothing

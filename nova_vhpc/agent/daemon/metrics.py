@@ -34,7 +34,10 @@ TICK_BUCKETS_S = (
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
 )  # fmt: skip
 
-VM_GAUGES = (
+Rows = tuple[tuple[str, str, str], ...]
+"""Key in the status document, name of the metric, and its help text."""
+
+VM_GAUGES: Rows = (
     ('slice_us', 'slice_microseconds', 'Time slice that was decided.'),
     ('period_us', 'period_microseconds', 'vCPU period in force.'),
     ('quota_us', 'quota_microseconds', 'vCPU quota in force; -1: none.'),
@@ -45,20 +48,22 @@ VM_GAUGES = (
         'Synchronisation latency per control period.',
     ),
     ('io_events', 'io_events', 'I/O events per 100 ms.'),
+    ('io_phase', 'io_phase', '1 in the I/O phase.'),
+    ('quarantined', 'quarantined', '1 in quarantine.'),
 )
-VM_COUNTERS = (
+VM_COUNTERS: Rows = (
     ('writes', 'writes', 'Writes to the VM.'),
     ('moves', 'moves', 'Writes that moved vCPUs to other CPUs.'),
     ('failures', 'failures', 'Writes that failed.'),
 )
-AGENT_COUNTERS = (
+AGENT_COUNTERS: Rows = (
     ('ticks', 'ticks', 'Control periods.'),
     ('overruns', 'tick_overruns', 'Control periods that were missed.'),
     ('tick_failures', 'tick_failures', 'Ticks that ended in an error.'),
     (
         'foreign_changes',
         'foreign_changes',
-        'Values that somebody else changed.',
+        'Managed values that were changed externally.',
     ),
     (
         'handed_back',
@@ -68,16 +73,16 @@ AGENT_COUNTERS = (
     ('late_calls', 'late_calls', 'libvirt calls beyond their deadline.'),
     ('reconnects', 'libvirt_reconnects', 'New connections to libvirt.'),
 )
-AGENT_GAUGES = (
+AGENT_GAUGES: Rows = (
     ('libvirt_up', 'libvirt_up', '1 while libvirt is connected.'),
     ('paused', 'paused', '1 while paused.'),
     ('dry_run', 'dry_run', '1 if nothing is written.'),
     ('journal_bytes', 'journal_bytes', 'Bytes in the journal.'),
     ('journal_records', 'journal_records', 'VMs in the journal.'),
 )
-PEER_COUNTERS = (
-    ('sent', 'peer_words_sent', 'Phases told to other hosts.'),
-    ('received', 'peer_words_received', 'Phases heard from other hosts.'),
+PEER_COUNTERS: Rows = (
+    ('sent', 'peer_words_sent', 'Phases sent to other hosts.'),
+    ('received', 'peer_words_received', 'Phases received from other hosts.'),
 )
 
 
@@ -96,18 +101,17 @@ class StatusCollector(registry.Collector):
         """Yield all metrics but the tick's histogram."""
         status = self._status()
         agent = status['agent']
-        for key, name, text in AGENT_COUNTERS:
-            counter = core.CounterMetricFamily(PREFIX + name, text)
-            counter.add_metric([], agent[key])
-            yield counter
-        for key, name, text in AGENT_GAUGES:
-            gauge = core.GaugeMetricFamily(PREFIX + name, text)
-            gauge.add_metric([], float(agent[key]))
-            yield gauge
+        for kind, rows in (
+            (core.CounterMetricFamily, AGENT_COUNTERS),
+            (core.GaugeMetricFamily, AGENT_GAUGES),
+        ):
+            for key, name, text in rows:
+                metric = kind(PREFIX + name, text)
+                metric.add_metric([], float(agent[key]))
+                yield metric
         yield _published(status.get('publishing') or {})
         yield from _peers(status.get('peers') or {})
-        labels = ['uuid', 'name']
-        vms = status['vms']
+        vms = [{**vm, 'io_phase': vm['phase'] == 'io'} for vm in status['vms']]
         count = core.GaugeMetricFamily(
             PREFIX + 'vms', 'VMs by workload.', labels=['workload']
         )
@@ -116,39 +120,20 @@ class StatusCollector(registry.Collector):
                 [workload], sum(vm['workload'] == workload for vm in vms)
             )
         yield count
-        for key, name, text in VM_GAUGES:
-            gauge = core.GaugeMetricFamily(
-                f'{PREFIX}vm_{name}', text, labels=labels
-            )
-            for vm in vms:
-                if vm[key] is not None:
-                    gauge.add_metric([vm['uuid'], vm['name']], vm[key])
-            yield gauge
-        for key, name, text in VM_COUNTERS:
-            counter = core.CounterMetricFamily(
-                f'{PREFIX}vm_{name}', text, labels=labels
-            )
-            for vm in vms:
-                counter.add_metric([vm['uuid'], vm['name']], vm[key])
-            yield counter
-        for name, text, positive in (
-            (
-                'io_phase',
-                '1 in the I/O phase.',
-                [vm['phase'] == 'io' for vm in vms],
-            ),
-            (
-                'quarantined',
-                '1 in quarantine.',
-                [vm['quarantined'] for vm in vms],
-            ),
+        for kind, rows in (
+            (core.GaugeMetricFamily, VM_GAUGES),
+            (core.CounterMetricFamily, VM_COUNTERS),
         ):
-            gauge = core.GaugeMetricFamily(
-                f'{PREFIX}vm_{name}', text, labels=labels
-            )
-            for vm, value in zip(vms, positive, strict=True):
-                gauge.add_metric([vm['uuid'], vm['name']], float(value))
-            yield gauge
+            for key, name, text in rows:
+                metric = kind(
+                    f'{PREFIX}vm_{name}', text, labels=['uuid', 'name']
+                )
+                for vm in vms:
+                    if vm[key] is not None:
+                        metric.add_metric(
+                            [vm['uuid'], vm['name']], float(vm[key])
+                        )
+                yield metric
 
 
 def _published(status: dict[str, Any]) -> core.Metric:
@@ -168,14 +153,14 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
     """Yield the message bus's metrics; no samples without a bus."""
     on = peers.get('state', 'off') != 'off'
     gauge = core.GaugeMetricFamily(
-        PREFIX + 'bus_up', '1 while what is sent over the message bus arrives.'
+        PREFIX + 'bus_up', '1 while messages sent over the message bus arrive.'
     )
     if on:
         gauge.add_metric([], float(peers['state'] == 'up'))
     yield gauge
     gauge = core.GaugeMetricFamily(
         PREFIX + 'bus_echo_microseconds',
-        'Time for a word to itself over the message bus, as last measured.',
+        'Last measured time of a message to itself over the message bus.',
     )
     if on and peers['echo_us'] is not None:
         gauge.add_metric([], peers['echo_us'])

@@ -174,12 +174,12 @@ class Service:
         """
         LOG.info('Paused: restoring all servers')
         attempts = self.guest_manager.pause()
-        # After the pause: a tick before it would start the windows again.
+        # Only after the pause, before which a tick would start windows again.
         self.window_player.play(None)
         return restore_report.restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
-        """Manage guests again after a pause or restore.
+        """Manage servers again after a pause, restore or external change.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
@@ -274,8 +274,8 @@ class Service:
         # Restoring sets the shares, too, so the windows need not end in
         # order.
         self.window_player.stop(0.5)
-        # In threads beside the guests' restore: a domain that hangs must
-        # delay no other.
+        # In a thread, so that a domain that hangs does not delay the restore
+        # of the guests.
         nic_threads = shutdown.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )

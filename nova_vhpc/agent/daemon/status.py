@@ -97,7 +97,6 @@ def guest_status(
     :param diagnostics: what the controller could not use or do in the last
         tick, and why.
     """
-    tune = guest.in_force
     sample = view.sample if view is not None else model.Sample()
     return {
         'uuid': guest.uuid,
@@ -109,10 +108,7 @@ def guest_status(
         'slice_us': plan.slice_us if plan is not None else None,
         'reason': plan.reason if plan is not None else '',
         'remarks': list(diagnostics),
-        'period_us': tune.period_us,
-        'quota_us': tune.quota_us,
-        'shares': tune.shares,
-        'vcpu_pins': _pins(tune),
+        **_tune(guest.in_force),
         'planned': None if plan is None else _tune(plan.tune),
         'original': _tune(guest.original_tune),
         'sync_latency_us': sample.sync_latency_us,
@@ -138,14 +134,10 @@ def _tune(tune: model.CpuTune) -> dict[str, Any]:
         'period_us': tune.period_us,
         'quota_us': tune.quota_us,
         'shares': tune.shares,
-        'vcpu_pins': _pins(tune),
+        'vcpu_pins': None
+        if tune.vcpu_pins is None
+        else [cpus.format_cpu_set(pin) for pin in tune.vcpu_pins],
     }
-
-
-def _pins(tune: model.CpuTune) -> list[str] | None:
-    if tune.vcpu_pins is None:
-        return None
-    return [cpus.format_cpu_set(pin) for pin in tune.vcpu_pins]
 
 
 def guest_statuses(

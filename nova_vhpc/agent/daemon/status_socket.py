@@ -80,8 +80,8 @@ class StatusServer:
     def stop(self) -> None:
         """Close and remove the socket."""
         if self._socket is not None:
-            # Cleared first: by that the thread distinguishes the end from a
-            # failure.
+            # Cleared before the close, so that the thread can tell the stop
+            # from a failure.
             server, self._socket = self._socket, None
             server.close()
             pathlib.Path(self.path).unlink(missing_ok=True)

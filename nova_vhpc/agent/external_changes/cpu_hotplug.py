@@ -13,7 +13,7 @@
 """Host CPUs that are switched on or off, and the guests' original pins.
 
 For a vCPU that was never pinned, libvirt reports the host's online CPUs. A
-CPU that is switched on or off therefore changes pins that nobody wrote.
+CPU that is switched on or off therefore changes pins without any write.
 """
 
 import dataclasses

@@ -80,7 +80,7 @@ class ExternalChangePolicy:
         If the guest is ``external`` and ``journalled`` afterwards, the caller
         must restore it.
 
-        :raises RunChangedError: the domain was started anew meanwhile.
+        :raises RunChangedError: the domain was started again meanwhile.
         """
         with guest.lock:
             if self._is_as_expected(guest):

@@ -27,7 +27,7 @@ from nova_vhpc.control import model
 
 @dataclasses.dataclass(slots=True, eq=False)
 class EventHistory:
-    """Tells events of the agent's writes from those of external changes.
+    """Distinguishes events of the agent's writes from external changes.
 
     Values are named as by :func:`.cputune.names`.
 

@@ -95,7 +95,8 @@ class Guest:
     :ivar slices: kernel slices that the agent set, in microseconds by thread
         ID. Kept per run, because IDs are reused for other threads.
     :ivar written: values that the agent may have written, as in the journal.
-    :ivar event_history: tells events of the agent's writes from others.
+    :ivar event_history: values that the agent wrote, and external ones that
+        events reported.
     :ivar weight_file: where gang windows write ``cpu_shares``; None before
         the first window.
     :ivar lock_free_weights: ``cpu_shares`` that windows may write to that

@@ -20,6 +20,7 @@ removed when the settings are restored.
 """
 
 from typing import Any
+from xml.sax import saxutils
 
 import libvirt
 
@@ -39,12 +40,7 @@ def put(domain: Any, record: JournalRecord) -> None:
     :raises libvirt.libvirtError: libvirt refused it.
     """
     # The domain's name may contain any character.
-    text = (
-        record.to_json()
-        .replace('&', '&amp;')
-        .replace('<', '&lt;')
-        .replace('>', '&gt;')
-    )
+    text = saxutils.escape(record.to_json())
     domain.setMetadata(_ELEMENT, f'{_OPEN}{text}{_CLOSE}', PREFIX, URI, _LIVE)
 
 
@@ -61,13 +57,8 @@ def get(domain: Any) -> JournalRecord | None:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
             return None
         raise
-    text = (
-        xml.partition('>')[2]
-        .rpartition('<')[0]
-        .replace('&quot;', '"')
-        .replace('&lt;', '<')
-        .replace('&gt;', '>')
-        .replace('&amp;', '&')
+    text = saxutils.unescape(
+        xml.partition('>')[2].rpartition('<')[0], {'&quot;': '"'}
     )
     return JournalRecord.from_json(text, f'metadata of {domain.name()}')
 

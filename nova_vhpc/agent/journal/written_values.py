@@ -99,11 +99,8 @@ def left_by_agent(
 
     :param now: cputune in force.
     """
-    return frozenset(
-        name
-        for name, value in _changed(original, now).items()
-        if may_be_written(written, name, value)
-    )
+    changed = frozenset(_changed(original, now))
+    return changed - external(written, original, now)
 
 
 def _changed(

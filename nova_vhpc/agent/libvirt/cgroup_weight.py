@@ -54,16 +54,16 @@ class WeightFile:
             path, self._path = self._path, None
             self.proven = False
             return f'{path}: {error.strerror or error}'
-        same = False
+        is_read = False
         try:
-            told = domain.schedulerParametersFlags(cputune.LIVE)
-            same = told.get(cputune.SHARES) == shares
+            parameters = domain.schedulerParametersFlags(cputune.LIVE)
+            is_read = parameters.get(cputune.SHARES) == shares
         finally:
-            if not same:
+            if not is_read:
                 with contextlib.suppress(OSError):
                     self._path.write_text(before)
-        if same:
-            # The same value as before proves nothing.
+        if is_read:
+            # A value that was in the file before proves nothing.
             self.proven = before.strip() != str(shares)
             return ''
         path, self._path = self._path, None

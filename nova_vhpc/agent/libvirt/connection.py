@@ -133,7 +133,7 @@ class Connection:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Retry at once and with short pauses: the agent ends soon."""
+        """Retry at once and with short pauses, because the agent ends soon."""
         self._hurry.set()
 
     def stop(self) -> None:
@@ -207,12 +207,13 @@ class Connection:
         silence.daemon = True
         silence.start()
         try:
-            # No timeout: each further attempt would hang, too, and hold one
-            # more thread.
+            # Without a timeout, because further attempts would hang, too, and
+            # each would hold one more thread.
             conn = libvirt.open(self.uri)
         finally:
             silence.cancel()
-            # A warning that is logged just now must not suppress the next.
+            # Joined, so that a warning of this attempt cannot set the flag
+            # after the success has cleared it, and suppress the next warning.
             silence.join()
         try:
             conn.setKeepAlive(KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT)
@@ -230,8 +231,8 @@ class Connection:
         return conn
 
     def _note_silence(self) -> None:
-        # Also after a lost connection: a libvirtd that hangs mostly shows as
-        # a lost connection first.
+        # Logged also after "connection lost", by which a libvirtd that hangs
+        # mostly shows first.
         if self._silence_logged or self._stop.is_set():
             return
         self._silence_logged = True

@@ -34,11 +34,12 @@ class DomainInfo:
     :ivar uuid: uuid of the domain, which is that of Nova's server.
     :ivar name: name of the domain, such as ``instance-00000001``.
     :ivar vcpus: number of vCPUs that are online.
-    :ivar nova: whether Nova created it; the agent never writes to others.
+    :ivar nova: whether Nova created the domain; the agent never writes to
+        other domains.
     :ivar flavor_specs: all extra specs of its flavor.
     :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
-    :ivar repin: whether the agent may pin its vCPUs: Nova neither chose its
-        host CPUs nor pinned it.
+    :ivar repin: whether the agent may pin its vCPUs, because Nova neither
+        chose host CPUs for it nor pinned it.
     :ivar pins: whether the live XML has pins.
     :ivar placed: whether Nova chose its host CPUs (dedicated CPUs, or NUMA
         nodes).
@@ -90,7 +91,7 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         raise ValueError(f'not XML: {error}') from None
     uuid = root.findtext('uuid')
     if root.tag != 'domain' or not uuid:
-        raise ValueError('no domain with a uuid')
+        raise ValueError('not a <domain> with a <uuid>')
     vcpu = root.find('vcpu')
     flavor_specs, nova, project = _flavor(root)
     placed = _placed(static, flavor_specs)

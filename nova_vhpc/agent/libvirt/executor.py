@@ -224,9 +224,9 @@ class DomainExecutor:
         if stuck >= self.size and not self._logged_late:
             self._logged_late = True
             LOG.warning(
-                '%d libvirt calls hang, as many as there are workers: extra '
-                'threads replace theirs, for %d calls at most; libvirtd '
-                'itself may refuse more (max_client_requests)',
+                '%d libvirt calls hang and hold all workers; extra threads '
+                'replace the workers, for at most %d calls; libvirtd itself '
+                'may refuse more (max_client_requests)',
                 stuck,
                 self._max_late,
             )

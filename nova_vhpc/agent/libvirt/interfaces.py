@@ -43,9 +43,10 @@ class Nic:
         """
         if self.bridge is None:
             raise UnsupportedError(
-                f'NIC {self.mac} is of kind {self.kind}; uplinks are bound '
-                f'on Linux bridges only. Use a flavor without own uplinks '
-                f'here, or turn [vhpc_agent] bind_uplinks off'
+                f'NIC {self.mac} is of kind {self.kind}; only NICs on Linux '
+                f'bridges can be plugged into uplinks. Use a flavor that '
+                f'claims no uplinks on this host, or turn [vhpc_agent] '
+                f'bind_uplinks off'
             )
         element = copy.deepcopy(self.element)
         source = element.find('source')
@@ -87,7 +88,7 @@ def choose(
         raise UnsupportedError(
             f'{len(bridges)} uplinks are claimed from NIC {max(first, 0)} '
             f'on, but the guest has {len(nics)} NICs; boot it with more '
-            f'ports, or mend vhpc:uplink_nic'
+            f'ports, or correct vhpc:uplink_nic'
         )
     wanted = sorted(bridges)
     movers = []

@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The interface of probes: opened per guest, read once per tick, cheap.
+"""The interface of probes, which measure guests in every tick.
 
-A probe class is made once per agent; ``check`` says whether the host can
-serve it. ``attach`` opens the files of one guest and returns a reader that
-keeps them open; ``read`` is called once per tick by the tick's thread.
+The agent makes one instance of each probe class; ``check`` says whether the
+probe can work on this host. ``attach`` opens the files of one guest and
+returns a reader that keeps them open. The tick's thread calls the reader's
+``read`` once per tick, so it must be cheap and must not block.
 """
 
 import dataclasses
@@ -154,7 +155,7 @@ class KeptFiles:
         except OSError:
             self.close()
             raise
-        # Made once: thousands of reads per second use them.
+        # Made here, because thousands of reads per second use them.
         self._sizes = (size,) * len(self._descriptors)
         self._offsets = (0,) * len(self._descriptors)
 
@@ -180,7 +181,7 @@ class KeptFiles:
         return len(self._descriptors)
 
     def __del__(self) -> None:
-        """Close the files of a guest that came and went between two ticks."""
+        """Close the files if the guest was never in a tick."""
         self.close()
 
     def close(self) -> None:

@@ -12,13 +12,13 @@
 
 """Block requests of a VM, from its cgroup or from its process.
 
-Measures: requests that the guest's disks made of the host's. From the
+Measures: requests of the guest's disks to the host's block devices, from the
 domain's cgroup: v2 ``io.stat`` (rios, wios), v1
-``blkio.throttle.io_serviced``. Without one, ``/proc/PID/io``: bytes read
-and written over 4 KiB, the least a request can be. Units: requests. Cost:
-one pread per VM and tick, 2 to 5 us. Blind to: what the host's page cache
-serves, remote disks that QEMU reaches itself (rbd; its packets are the
-host's, not the tap's), and on v1 to buffered writes. ``/proc/PID/io``
+``blkio.throttle.io_serviced``. Without such a cgroup, the bytes read and
+written in ``/proc/PID/io`` are divided by 4 KiB, the smallest request. Units:
+requests. Cost: one pread per VM and tick, 2 to 5 us. Blind to: requests that
+the host's page cache serves; remote disks that QEMU reaches itself (rbd),
+whose packets do not pass a tap; on v1, buffered writes. ``/proc/PID/io``
 counts a large request many times and needs CAP_SYS_PTRACE.
 """
 
@@ -36,7 +36,7 @@ _PROC = re.compile(rb'\n(?:read|write)_bytes: (\d+)')
 
 
 class BlockProbe:
-    """Disk I/O events."""
+    """The probe of disk I/O events."""
 
     def __init__(self, host: base.Host) -> None:
         self._proc = pathlib.Path(host.proc_root)
@@ -49,7 +49,7 @@ class BlockProbe:
         return None
 
     def attach(self, target: base.Target) -> 'BlockReader | None':
-        """Open the best source that the guest has."""
+        """Open the most exact source that the guest has."""
         sources: list[tuple[pathlib.Path, re.Pattern[bytes], int]] = []
         if target.block_group is not None:
             sources.append((target.block_group / 'io.stat', _V2, 1))
@@ -68,7 +68,7 @@ class BlockProbe:
 
 
 class BlockReader:
-    """Difference of a sum of all numbers that a pattern finds."""
+    """Reads the increase of the sum of all numbers that a pattern finds."""
 
     __slots__ = ('_divisor', '_files', '_last', '_pattern', '_text')
 
@@ -82,7 +82,7 @@ class BlockReader:
         self._text = b''
 
     def read(self) -> float | None:
-        """One pread and search."""
+        """Return the increase since the last call; None if it is unknown."""
         try:
             text = self._files.read()[0]
             if text == self._text and self._last is not None:

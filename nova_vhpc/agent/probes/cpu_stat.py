@@ -15,9 +15,9 @@
 Measures: how long the quota kept each vCPU from running (THROTTLE only).
 Units: cgroup v1 ``throttled_time`` in nanoseconds, v2 ``throttled_usec`` in
 microseconds. Cost: one pread per vCPU and tick, about 3 us. Blind to:
-waiting for a CPU that another task has; so it is used only where
-schedstat is missing, which counts both. Needs the ``vcpuN`` groups that
-libvirt makes when the cpu controller is usable.
+waiting for a CPU that another task has. schedstat counts both, so this probe
+is used only where schedstat is missing. Needs the ``vcpuN`` groups that
+libvirt makes if it can use the cpu controller.
 """
 
 import pathlib
@@ -30,7 +30,7 @@ _THROTTLED = re.compile(rb'^throttled_(time|usec) (\d+)$', re.MULTILINE)
 
 
 class CpuStatProbe:
-    """Quota throttling, cgroup v1 and v2."""
+    """The probe of quota throttling, for cgroup v1 and v2."""
 
     covers = frozenset({base.THROTTLE})
 
@@ -58,9 +58,9 @@ class CpuStatProbe:
 
 
 def throttled_us(text: bytes) -> float:
-    """Throttled time in one ``cpu.stat``, in microseconds.
+    """Return the throttled time in one ``cpu.stat``, in microseconds.
 
-    :raises ValueError: there is none in it.
+    :raises ValueError: the text has no throttled time.
     """
     match = _THROTTLED.search(text)
     if match is None:
@@ -70,7 +70,7 @@ def throttled_us(text: bytes) -> float:
 
 
 class CpuStatReader:
-    """Differences of throttled time."""
+    """Reads the increase of each vCPU's throttled time."""
 
     __slots__ = ('_files', '_last')
 
@@ -79,7 +79,7 @@ class CpuStatReader:
         self._last: list[float] | None = None
 
     def read(self) -> base.SyncReading | None:
-        """One pread and search per vCPU."""
+        """Return the increase since the last call; None if it is unknown."""
         try:
             now = [throttled_us(text) for text in self._files.read()]
         except (OSError, ValueError):

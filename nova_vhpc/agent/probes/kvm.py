@@ -10,15 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Spinning seen by KVM: exits on PAUSE loops, from debugfs.
+"""Spinning that KVM detects: exits on PAUSE loops, from debugfs.
 
 Measures: how often a vCPU spun so long that the processor's pause-loop
-exiting (PLE) or its like took it off (``directed_yield_attempted`` of each
-vCPU), times the least time it must have spun for that. It covers SPIN,
-which run-queue delay cannot see, as a lower bound. Units: count times
-:data:`SPIN_US`. Cost: one pread per vCPU and tick, about 1 us. Blind to:
-TCG guests, hosts without debugfs, kernels before 5.14 (no such counter),
-spins shorter than the PLE window. Halts are not counted: a vCPU that halts
+exiting (PLE), or its equivalent, interrupted it (``directed_yield_attempted``
+of each vCPU), times the least duration of such a spin. That is a lower bound
+of SPIN, which run-queue delay does not contain. Units: count times
+:data:`SPIN_US`. Cost: one pread per vCPU and tick, about 1 us. Blind to: TCG
+guests, hosts without debugfs, kernels before 5.14 (no such counter), spins
+shorter than the PLE window. Halts are not counted, because a vCPU that halts
 has nothing to do. Needs root and CAP_DAC_READ_SEARCH for debugfs.
 """
 
@@ -33,7 +33,7 @@ SPIN_US = 2.0
 
 
 class KvmProbe:
-    """Pause-loop exits of KVM guests."""
+    """The probe of spinning, by pause-loop exits of KVM guests."""
 
     covers = frozenset({base.SPIN})
 
@@ -65,7 +65,7 @@ class KvmProbe:
 
 
 class KvmReader:
-    """Differences of the counters."""
+    """Reads the increase of the counters, summed over the vCPUs."""
 
     __slots__ = ('_files', '_last')
 
@@ -74,7 +74,7 @@ class KvmReader:
         self._last: int | None = None
 
     def read(self) -> base.SyncReading | None:
-        """One pread per vCPU, one sum for all."""
+        """Return the increase since the last call; None if it is unknown."""
         try:
             now = sum(map(int, b' '.join(self._files.read()).split()))
         except (OSError, ValueError):

@@ -12,12 +12,12 @@
 
 """Run-queue delay as libvirt reports it: ``vcpu.N.delay``.
 
-Measures: the same as schedstat, where the agent cannot see the host's
-``/proc`` (a container). Units: nanoseconds. Cost: one call for all domains
-per period in a thread of its own; 0.7 ms per idle VM, thousands of times
-schedstat's, and seconds beside busy guests. Blind to: what happens between
-two answers; then there is no sample, never an old one. Covers WAIT and
-THROTTLE. Needs libvirt 7.2.
+Measures: the same as schedstat, for an agent that cannot see the host's
+``/proc`` (in a container). Units: nanoseconds. Cost: one call for all domains
+per period in a thread of its own: 0.7 ms per idle VM, thousands of times
+schedstat's cost, and seconds beside busy guests. Blind to: ticks between two
+answers, which get no sample, never an old one. Covers WAIT and THROTTLE. Needs
+libvirt 7.2.
 """
 
 import threading
@@ -30,7 +30,7 @@ from nova_vhpc.agent.probes import base
 
 
 class LibvirtDelayProbe:
-    """The fallback: works wherever libvirt answers."""
+    """The fallback probe of latency: works wherever libvirt answers."""
 
     covers = frozenset({base.WAIT, base.THROTTLE})
 
@@ -42,7 +42,7 @@ class LibvirtDelayProbe:
         self._thread: threading.Thread | None = None
 
     def check(self) -> str | None:
-        """Return why libvirt cannot be asked, or None."""
+        """Return why libvirt cannot be queried, or None."""
         if self._connection is None:
             return 'no libvirt connection'
         return None
@@ -57,7 +57,11 @@ class LibvirtDelayProbe:
         return LibvirtDelayReader(self, target.uuid)
 
     def latest(self, uuid: str) -> tuple[int, tuple[int, ...] | None]:
-        """Return the answer's number and the guest's delays in it (ns)."""
+        """Return number and content of libvirt's last answer for a guest.
+
+        :returns: number of the answer, and the delay of each vCPU in
+            nanoseconds; None if the answer lacks the guest.
+        """
         return self._serial, self._delays.get(uuid)
 
     def _poll(self) -> None:
@@ -80,7 +84,7 @@ class LibvirtDelayProbe:
 
 
 def parse(stats: dict[str, Any]) -> tuple[int, ...]:
-    """Delays of all vCPUs in one domain's statistics (ns)."""
+    """Return the delays of all vCPUs in a domain's statistics, in ns."""
     return tuple(
         int(stats[f'vcpu.{vcpu}.delay'])
         for vcpu in range(int(stats.get('vcpu.maximum', 0)))
@@ -89,7 +93,7 @@ def parse(stats: dict[str, Any]) -> tuple[int, ...]:
 
 
 class LibvirtDelayReader:
-    """Differences between the last two answers."""
+    """Reads the increase of delays between libvirt's last two answers."""
 
     __slots__ = ('_last', '_probe', '_serial', '_uuid')
 
@@ -100,7 +104,7 @@ class LibvirtDelayReader:
         self._last: tuple[int, ...] | None = None
 
     def read(self) -> base.SyncReading | None:
-        """Return the times; None until libvirt has answered again."""
+        """Return the increase; None until libvirt has answered again."""
         serial, now = self._probe.latest(self._uuid)
         if serial == self._serial:
             return None

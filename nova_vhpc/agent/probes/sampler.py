@@ -325,7 +325,7 @@ def _load(
         try:
             loaded.append((name, probe(host)))
         except Exception as error:
-            # As if the host could not serve it: the next probe is used.
+            # Treated like a probe that cannot work on this host.
             LOG.error('Probe %s is not used: %r', name, error)
     return loaded
 

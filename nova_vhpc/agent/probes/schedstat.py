@@ -12,14 +12,14 @@
 
 """Run-queue delay of the vCPU threads, from ``/proc/PID/task/TID/schedstat``.
 
-Measures: how long each vCPU thread was runnable without running. Checked on
-Linux 6.18: the kernel counts time held back by a quota in it, too, so it
-covers WAIT and THROTTLE. Units: nanoseconds. Cost: one pread of a kept-open
-file per vCPU and tick, about 1 us, and what :mod:`~.starvation` needs for
-waits that have not ended. Blind to: spinning (a vCPU that burns its slice
-waiting for a sibling looks busy), and to steal above this host if the host
-itself is a VM. Needs CONFIG_SCHED_INFO, which distributions
-have; no capability, the file is readable for all.
+Measures: how long each vCPU thread was runnable without running. The kernel
+includes the time held back by a quota (seen on Linux 6.18), so the probe
+covers WAIT and THROTTLE. Units: nanoseconds. Cost: one pread of an open file
+per vCPU and tick, about 1 us, plus the reads of :mod:`~.starvation` for waits
+that have not ended. Blind to: spinning (a vCPU that burns its slice waiting
+for a sibling looks busy), and to steal above this host if the host itself is a
+VM. Needs CONFIG_SCHED_INFO, which distributions set; no capability, because
+every user may read the file.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ from nova_vhpc.agent.probes import base, starvation
 
 
 class SchedstatProbe:
-    """The first choice: cheap, complete, per vCPU."""
+    """The preferred probe of latency: cheap, and complete for each vCPU."""
 
     covers = frozenset({base.WAIT, base.THROTTLE})
 
@@ -68,7 +68,7 @@ class SchedstatProbe:
 
 
 class SchedstatReader:
-    """Differences of run, wait and switch counters."""
+    """Reads the increase of each vCPU's run, wait and switch counters."""
 
     __slots__ = (
         '_files',
@@ -84,14 +84,18 @@ class SchedstatReader:
         self._files = files
         self._starvation = starving
         vcpus = len(files)
-        # By vCPU, what was read last; nothing if that is not known.
+        # Text and counters of the last read, by vCPU; empty before the first
+        # read and after a failed one.
         self._texts: list[bytes] = []
         self._last: list[_Counters] = []
         zeros = (0.0,) * vcpus
         self._nothing = base.SyncReading(0.0, zeros, zeros, (0,) * vcpus)
 
     def read(self) -> base.SyncReading | None:
-        """Read with one pread per vCPU; skip vCPUs whose counters stand."""
+        """Return the increase since the last call; None if it is unknown.
+
+        vCPUs whose counters have not changed are not parsed.
+        """
         try:
             texts = self._files.read()
             due = self._starvation.due()
@@ -147,13 +151,13 @@ class SchedstatReader:
 
 
 _Counters = tuple[int, int, int]
-"""Run and wait time, and how often it ran."""
+"""Run time and wait time, in ns, and number of times that a vCPU ran."""
 
 
 def _counters(text: bytes) -> _Counters:
-    """Of one vCPU.
+    """Parse the ``schedstat`` file of one vCPU thread.
 
-    :raises ValueError: it is not what the kernel writes.
+    :raises ValueError: the text is not what the kernel writes.
     """
     run, wait, runs = text.split()
     return int(run), int(wait), int(runs)

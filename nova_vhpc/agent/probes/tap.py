@@ -14,8 +14,8 @@
 
 Measures: packets to and from the guest, each one I/O event. Units: packets.
 Cost: two preads per interface and tick, about 1.5 us each. Blind to:
-passed-through devices (SR-IOV), vhost-user, and packets that the guest and
-host handle in one notification (counted one by one all the same). Needs no
+passed-through devices (SR-IOV), vhost-user, and how many packets guest and
+host handle in one notification: each packet counts as one event. Needs no
 capability.
 """
 
@@ -45,8 +45,8 @@ class TapProbe:
             for tap in target.taps
             for name in COUNTERS
         ]
-        # The taps of one VM may lie in different places; one that is not
-        # here (SR-IOV, vhost-user) must not hide the others.
+        # NICs without a tap in sysfs (SR-IOV, vhost-user) must not hide the
+        # others.
         paths = [path for path in paths if path.is_file()]
         if not paths:
             return None
@@ -57,7 +57,7 @@ class TapProbe:
 
 
 class CounterReader:
-    """Difference of a sum of counters, one per file."""
+    """Reads the increase of a sum of counters, one per file."""
 
     __slots__ = ('_files', '_last', '_texts')
 
@@ -67,7 +67,7 @@ class CounterReader:
         self._texts: bytes = b''
 
     def read(self) -> float | None:
-        """One pread per counter, one sum for all."""
+        """Return the increase since the last call; None if it is unknown."""
         try:
             texts = self._files.read_joined()
             if texts == self._texts and self._last is not None:

@@ -14,9 +14,9 @@
 """Measure the CPU demand of unmanaged VMs. They are read, never written.
 
 Gang windows must leave unmanaged VMs their fair share, so the controller must
-know them. Two libvirt calls per VM when it starts or its XML changes; per
-tick, one pread per vCPU. vCPUs on CPUs that no guest may use, such as
-dedicated ones, do not compete with guests and are not shown.
+know their demand. Cost: two libvirt calls per VM when it starts or its XML
+changes, and one pread per vCPU and tick. vCPUs on CPUs that no guest may use,
+such as dedicated ones, do not compete with guests and are left out.
 """
 
 import logging
@@ -72,46 +72,48 @@ class UnmanagedVms:
             base.Host(proc_root=str(processes.proc))
         )
         self._lock = threading.Lock()
-        self._known: Mapping[str, _UnmanagedVm] = {}
+        self._vms: Mapping[str, _UnmanagedVm] = {}
         # A reader may be in use by the tick, which therefore closes it.
         self._closing: list[base.SyncReader] = []
 
     def follow(self, uuid: str, domain: Any, vcpus: int) -> None:
         """Start to read a VM, or read its settings again."""
         pins, usable = self._pins(uuid, domain), self.usable()
-        # With ``hw:cpu_policy=mixed`` some vCPUs are near and some are not.
-        near = tuple(
+        # With ``hw:cpu_policy=mixed`` only some vCPUs compete with guests.
+        competing = tuple(
             vcpu
             for vcpu in range(vcpus)
             if vcpu not in pins or not usable.isdisjoint(pins[vcpu])
         )
-        if not near:
+        if not competing:
             self.forget(uuid)
             return
         pid = self._processes.find(uuid, domain.ID())
         tids = self._processes.vcpu_threads(pid, vcpus) if pid else ()
         if tids:
-            tids = tuple(tids[vcpu] for vcpu in near)
+            tids = tuple(tids[vcpu] for vcpu in competing)
         reader = self._probe.attach(base.Target(uuid, '', pid, tids))
-        found: Mapping[str, int] = {}
+        parameters: Mapping[str, int] = {}
         try:
-            found = domain.schedulerParametersFlags(cputune.LIVE)
+            parameters = domain.schedulerParametersFlags(cputune.LIVE)
         except libvirt.libvirtError as error:
             LOG.debug('Domain %s: %s', uuid, error)
-        quota = found.get(cputune.QUOTA, model.UNLIMITED)
+        quota = parameters.get(cputune.QUOTA, model.UNLIMITED)
         tune = model.CpuTune(
-            found.get(cputune.PERIOD),
+            parameters.get(cputune.PERIOD),
             model.UNLIMITED if cputune.is_unlimited(quota) else quota,
-            found.get(cputune.SHARES),
+            parameters.get(cputune.SHARES),
         )
-        known = None
-        if pins.keys() >= set(near):
-            known = tuple(pins[vcpu] for vcpu in near)
-        self._replace(uuid, _UnmanagedVm(len(near), known, tune, reader))
+        known_pins = None
+        if pins.keys() >= set(competing):
+            known_pins = tuple(pins[vcpu] for vcpu in competing)
+        self._replace(
+            uuid, _UnmanagedVm(len(competing), known_pins, tune, reader)
+        )
 
     def forget(self, uuid: str) -> None:
         """Stop reading a VM: it is gone, managed, or uses other CPUs."""
-        if uuid in self._known:
+        if uuid in self._vms:
             self._replace(uuid, None)
 
     def views(self, now_us: int) -> tuple[model.OtherVm, ...]:
@@ -127,13 +129,13 @@ class UnmanagedVms:
         return tuple(
             model.OtherVm(
                 uuid,
-                known.vcpus,
-                known.tune.shares,
-                _sample(known, now_us),
-                known.tune.share,
-                known.pins,
+                vm.vcpus,
+                vm.tune.shares,
+                _sample(vm, now_us),
+                vm.tune.share,
+                vm.pins,
             )
-            for uuid, known in self._known.items()
+            for uuid, vm in self._vms.items()
         )
 
     def _pins(self, uuid: str, domain: Any) -> dict[int, frozenset[int]]:
@@ -147,22 +149,22 @@ class UnmanagedVms:
 
     def _replace(self, uuid: str, new: _UnmanagedVm | None) -> None:
         with self._lock:
-            known = dict(self._known)
-            old = known.pop(uuid, None)
+            vms = dict(self._vms)
+            old = vms.pop(uuid, None)
             if old is not None and old.reader is not None:
                 self._closing.append(old.reader)
             if new is not None:
-                known[uuid] = new
-            self._known = known
+                vms[uuid] = new
+            self._vms = vms
 
 
-def _sample(known: _UnmanagedVm, now_us: int) -> model.Sample:
-    if known.reader is None:
+def _sample(vm: _UnmanagedVm, now_us: int) -> model.Sample:
+    if vm.reader is None:
         return model.Sample()
-    elapsed_us = now_us - known.last_us
-    first = known.last_us == 0
-    known.last_us = now_us
-    reading = known.reader.read()
+    elapsed_us = now_us - vm.last_us
+    first = vm.last_us == 0
+    vm.last_us = now_us
+    reading = vm.reader.read()
     if reading is None or first or elapsed_us <= 0:
         return model.Sample()
     return model.Sample(

@@ -58,20 +58,17 @@ def restore(
     """
     now = cputune.read(domain)
     if now.vcpupins != original.vcpupins:
-        # Host CPUs were switched on or off; nobody wrote these pins.
+        # Host CPUs were switched on or off; these pins follow them.
         unmanaged_fields |= {
             cputune.pin_name(vcpu) for vcpu in cputune.unpinned(domain)
         }
     refused: list[libvirt.libvirtError] = []
     narrowed: set[str] = set()
+    restore_pin = functools.partial(
+        _restore_pin, domain, original.host_cpus, cpuset, narrowed
+    )
     for step in _steps(
-        domain,
-        original,
-        now,
-        unmanaged_fields,
-        shares_written,
-        cpuset,
-        narrowed,
+        domain, original, now, unmanaged_fields, shares_written, restore_pin
     ):
         try:
             step()
@@ -93,12 +90,11 @@ def _steps(
     now: cputune.Cputune,
     unmanaged_fields: frozenset[str],
     shares_written: bool,
-    cpuset: Callable[[], frozenset[int] | None],
-    narrowed: set[str],
+    restore_pin: Callable[[int, frozenset[int]], None],
 ) -> Iterator[Callable[[], None]]:
     """Yield the calls that restore a domain; each can fail on its own.
 
-    :param narrowed: receives names of pins that are restored in part.
+    :param restore_pin: pins a vCPU to host CPUs.
     """
     want = original.parameters
     bandwidth = {cputune.PERIOD, cputune.QUOTA} - unmanaged_fields
@@ -122,30 +118,24 @@ def _steps(
         if pin != have and unmanaged_fields.isdisjoint(
             (cputune.PINS, cputune.pin_name(vcpu))
         ):
-            yield functools.partial(
-                _restore_pin,
-                domain,
-                vcpu,
-                pin,
-                original.host_cpus,
-                cpuset,
-                narrowed,
-            )
+            yield functools.partial(restore_pin, vcpu, pin)
 
 
 def _restore_pin(
     domain: Any,
-    vcpu: int,
-    cpus: frozenset[int],
     host_cpus: int,
     cpuset: Callable[[], frozenset[int] | None],
     narrowed: set[str],
+    vcpu: int,
+    cpus: frozenset[int],
 ) -> None:
     """Restore the pins of one vCPU, without CPUs that are off if need be.
 
     cgroup v1 refuses pins to CPUs that are off. When a CPU is switched off,
     the kernel takes it from all groups, for good: also without the agent, the
     guest would not have it, even once it is on again.
+
+    :param narrowed: receives the name of pins that are restored in part.
     """
     try:
         cputune.write_pin(domain, vcpu, cpus, host_cpus)

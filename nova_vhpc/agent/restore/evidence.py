@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evidence:
-    """What tells how a domain was set before an agent wrote to it.
+    """Everything that says how a domain was set before an agent wrote to it.
 
     In order of trust: the record of this run, the copy in the domain's
     metadata, the persistent definition.

@@ -111,7 +111,7 @@ class Restorer:
         reverted = not evidence.has_metadata and revert(
             domain, earlier.written or {}, self.processes.cgroup
         )
-        self._drop(earlier.uuid)
+        self._close_record(earlier.uuid)
         return reverted
 
     def _choose_original(
@@ -229,10 +229,7 @@ class Restorer:
         else:
             if evidence.metadata_error is not None:
                 LOG.warning('%s; %s', evidence.metadata_error, outcome)
-            if evidence.record is not None and evidence.record.external:
-                self._keep_handed_back(evidence.record)
-            else:
-                self._drop(uuid)
+            self._close_record(uuid, evidence.record)
         return outcome
 
     def forget(self, uuid: str) -> None:
@@ -252,18 +249,17 @@ class Restorer:
                 aside,
             )
         else:
-            self._drop(uuid)
+            self._close_record(uuid)
 
-    def _keep_handed_back(self, record: JournalRecord) -> None:
-        """Record for the next agent that the guest is handed back."""
+    def _close_record(
+        self, uuid: str, record: JournalRecord | None = None
+    ) -> None:
+        """Remove a record, or have it say that the guest is handed back."""
         try:
-            self.journal.save(record.handed_back())
-        except JournalError as error:
-            LOG.warning('%s', error)
-
-    def _drop(self, uuid: str) -> None:
-        try:
-            self.journal.remove(uuid)
+            if record is not None and record.external:
+                self.journal.save(record.handed_back())
+            else:
+                self.journal.remove(uuid)
         except JournalError as error:
             # Harmless: the next run of the domain has another identity, and
             # this run has its original settings.

@@ -177,8 +177,8 @@ class UplinkBinder:
             # libvirt accepts no writes now, and would block.
             return
         if guest.hands_off or guest.info.specs.network in (None, 'exported'):
-            # Repeated in each period until it succeeds. The record may be
-            # that of an agent that crashed, or of another network before.
+            # Repeated in each period until it succeeds. The record may be of
+            # an agent that crashed, or of an earlier flavor.
             self._plugger.restore(guest.domain)
             self._bound.pop(uuid, None)
             return

@@ -152,7 +152,7 @@ class Plugger:
     def restore(self, domain: Any) -> int:
         """Move a domain's NICs back to their original bridges.
 
-        A NIC that was moved again by somebody else stays where it is.
+        A NIC that an external change has moved again stays where it is.
 
         :returns: number of NICs that were restored.
         :raises JournalError, libvirt.libvirtError: it failed; the record is

@@ -287,8 +287,8 @@ class PublishWorker:
                 LOG.warning('[vhpc_topology] bridges: %s', problem)
 
     def _fail(self, state: str, detail: str) -> None:
-        # Made again, because nova-compute may write its compute_id file at
-        # any time.
+        # The next attempt makes the publisher again, because nova-compute may
+        # write its compute_id file at any time.
         self._publisher = None
         if self._enter(state, detail):
             LOG.warning(

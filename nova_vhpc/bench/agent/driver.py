@@ -29,8 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from typing import Any
+from xml.etree import ElementTree
 
 import libvirt
 
@@ -46,6 +46,7 @@ TARGETS = (
     ('tick_p99_ms', 20.0),
     ('rss_mib', 120.0),
 )
+SCALING_FIGURES = ('core_fraction', 'tick_p99_ms', 'us_per_vm', 'rss_mib')
 GROWTH_MIB = 2.0
 LIBVIRT_ROUNDS = 30
 
@@ -78,9 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         least=0,
     )
     plugins.add_arguments(parser)
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,17 +126,12 @@ def measure(
         else None
     )
     if args.scaling:
-        result['scaling'] = {
-            str(vms): {
-                key: value
-                for key, value in _tick(
-                    vms, args.vcpus, args.seconds, names
-                ).items()
-                if key
-                in ('us_per_vm', 'core_fraction', 'tick_p99_ms', 'rss_mib')
+        result['scaling'] = {}
+        for vms in (50, 400):
+            figures = _tick(vms, args.vcpus, args.seconds, names)
+            result['scaling'][str(vms)] = {
+                key: figures[key] for key in SCALING_FIGURES
             }
-            for vms in (50, 400)
-        }
     if args.soak > 0:
         result['soak'] = _soak(args.vms, args.vcpus, args.soak, names)
     return result
@@ -152,16 +146,8 @@ def _tick(
 ) -> dict[str, Any]:
     """Measure in a new process, so that its memory is the agent's alone."""
     command = [
-        sys.executable,
-        '-m',
-        measured.__name__,
-        '--vms',
-        str(vms),
-        '--vcpus',
-        str(vcpus),
-        '--seconds',
-        str(seconds),
-        *names.argv(),
+        *(sys.executable, '-m', measured.__name__, '--vms', str(vms)),
+        *('--vcpus', str(vcpus), '--seconds', str(seconds), *names.argv()),
     ]
     process = subprocess.run(
         command + (['--soak'] if soak else []),

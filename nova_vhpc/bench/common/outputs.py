@@ -16,6 +16,7 @@ A measurement takes seconds to hours. Therefore each benchmark checks before
 it that the files can be written, and prints the figures before it writes them.
 """
 
+import argparse
 import contextlib
 import importlib
 import json
@@ -66,6 +67,13 @@ class _Tables:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the argument ``--json``, the path of :func:`write_json`."""
+    parser.add_argument(
+        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
+    )
 
 
 @contextlib.contextmanager

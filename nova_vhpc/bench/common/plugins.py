@@ -18,7 +18,7 @@ import dataclasses
 from oslo_config import cfg
 
 from nova_vhpc.agent.daemon import controller_factory
-from nova_vhpc.conf import control as control_conf
+from nova_vhpc.conf import control
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def default() -> PluginNames:
     """Return the plugins that an agent without configuration uses."""
     conf = cfg.ConfigOpts()
-    control_conf.register_opts(conf)
+    control.register_opts(conf)
     return PluginNames(
         **{
             name: conf[controller_factory.GROUP][name]

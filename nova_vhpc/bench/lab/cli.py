@@ -32,16 +32,14 @@ from oslo_config import cfg
 
 from nova_vhpc.bench.common import cli_types, outputs
 
-HELP = 'real libvirt guests under stock Linux and every policy'
+HELP = 'Compare all policies, and stock Linux, on real libvirt guests.'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``nova-vhpc-bench lab``."""
     from nova_vhpc.bench.lab import mixes, policies
 
-    parser.add_argument(
-        '--json', type=Path, metavar='FILE', help='write the figures to FILE'
-    )
+    outputs.add_json(parser)
     parser.add_argument(
         '--merge',
         action='store_true',

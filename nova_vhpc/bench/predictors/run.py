@@ -46,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='DIR',
         help='directory of CSV files: a header of VM names, a row per 100 ms',
     )
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
     cli_types.add_integer(
         parser,
         '--rounds',
@@ -109,29 +107,23 @@ def as_json(scores: Scores) -> dict[str, object]:
 
 def report(scores: Scores) -> None:
     """Print tables II and III of the io-perception paper, time and memory."""
-    _table(
-        'Entire predicting precision of state value (table II)',
-        scores,
-        lambda score: _percent(score.overall),
-    )
-    _table(
-        'Predicting precision of state transition (table III)',
-        scores,
-        lambda score: _percent(score.transition),
-    )
-    _table(
-        'Predicted changes that came true',
-        scores,
-        lambda score: _percent(score.change_precision),
-    )
-    _table(
-        'Microseconds per prediction (CPU time)',
-        scores,
-        lambda score: f'{score.us_per_prediction:.1f}',
-    )
-    _table(
-        'Bytes of state per VM', scores, lambda score: str(score.state_bytes)
-    )
+    tables: dict[str, Callable[[score.Score], str]] = {
+        'Entire predicting precision of state value (table II)': (
+            lambda score: _percent(score.overall)
+        ),
+        'Predicting precision of state transition (table III)': (
+            lambda score: _percent(score.transition)
+        ),
+        'Predicted changes that came true': (
+            lambda score: _percent(score.change_precision)
+        ),
+        'Microseconds per prediction (CPU time)': (
+            lambda score: f'{score.us_per_prediction:.1f}'
+        ),
+        'Bytes of state per VM': lambda score: str(score.state_bytes),
+    }
+    for title, cell in tables.items():
+        _table(title, scores, cell)
     _verdict(scores)
 
 

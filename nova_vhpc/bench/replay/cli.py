@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='CSV file: a header of VM names, then the I/O events of each VM, '
         'a row per 100 ms',
     )
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
     parser.add_argument(
         '--plot',
         type=plot.picture,

@@ -15,8 +15,8 @@
 from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.bench.common import traces
 from nova_vhpc.bench.replay import result
-from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.control.config import ControlConfig
 
 PERIOD_US = 100_000
 """Traces have one row per 100 ms."""
@@ -37,7 +37,7 @@ def make_controller(
     :param pinning: name of the pinning policy.
     :raises nova_vhpc.agent.errors.ConfigError: if a plugin cannot be loaded.
     """
-    config = control_config.ControlConfig(leave_rule=RULES[rule])
+    config = ControlConfig(leave_rule=RULES[rule])
     return controller.Controller(
         config,
         controller_factory.load_plugin('slice_policy', 'none')(config),

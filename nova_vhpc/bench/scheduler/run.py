@@ -25,7 +25,6 @@ import argparse
 import gc
 import importlib
 import json
-import pathlib
 import statistics
 import sys
 import time
@@ -53,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='also read all uplinks from a real Placement on SQLite, '
         'in process (at 10,000 hosts this takes a minute to set up)',
     )
-    parser.add_argument(
-        '--json', type=pathlib.Path, metavar='FILE', help='write all figures'
-    )
+    outputs.add_json(parser)
 
 
 class _Side:
@@ -205,12 +202,8 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     worst = max(
         figures['policies'].values(), key=lambda policy: policy['ratio']
     )
-    figures.update(
-        {
-            key: worst[key]
-            for key in ('ours_us_per_host', 'peer_us_per_host', 'ratio')
-        }
-    )
+    for key in ('ours_us_per_host', 'peer_us_per_host', 'ratio'):
+        figures[key] = worst[key]
     figures['unrelated_ratio'] = max(
         policy['unrelated_ratio'] for policy in figures['policies'].values()
     )

@@ -13,9 +13,9 @@
  */
 
 /*
- * Synchronisation of all threads of one guest. "barrier" spins and never
- * blocks, as LU's pipelined wavefronts and MPI's busy polling do; "block"
- * spins briefly and then sleeps, as OpenMP's passive wait policy does.
+ * Workloads that synchronise all threads of one guest. "barrier" spins and
+ * never blocks, like LU's pipelined wavefronts and MPI's busy polling; "block"
+ * spins briefly and then sleeps, like OpenMP's passive wait policy.
  */
 
 #define _GNU_SOURCE

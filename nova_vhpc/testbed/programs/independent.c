@@ -13,8 +13,8 @@
  */
 
 /*
- * Programs whose threads do not wait for each other: "cpi" (pi by regular
- * polygons, NPB's EP in kind), "hog" (nothing but CPU) and "stream"
+ * Workloads whose threads do not wait for each other: "cpi" (pi by regular
+ * polygons, similar to NPB's EP), "hog" (CPU time only) and "stream"
  * (memory bandwidth). Work is counted per thread.
  */
 

@@ -12,7 +12,7 @@
 # under the License.
 
 
-# First process of the lab's guests: modules, network, then the workload.
+# First process of a guest: load modules, set up the network, run the workload.
 export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -36,7 +36,7 @@ offset=$(value net_offset)
 for nic in /sys/class/net/eth*; do
     [ -e "$nic" ] || continue
     nic=${nic##*/}
-    # The first NIC carries the workload, others only come up.
+    # The workload uses the first NIC; all others are set up without address.
     if [ "$nic" = eth0 ]; then
         ip addr add "${net:-10.77.0}.$((${offset:-0} + ${rank:-0} + 2))/24" dev eth0
     fi

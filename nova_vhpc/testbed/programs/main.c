@@ -12,7 +12,7 @@
  * under the License.
  */
 
-/* Entry of the lab's guests: pick the workload, start its threads, report. */
+/* Start the threads of the guest's workload, and report their progress. */
 
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -137,7 +137,7 @@ int main(void)
                 -1, 0);
     memset(page, 0, 4096);
     page->nonce = option_number("nonce", 0);
-    /* Put together here so that no other page holds the whole string. */
+    /* Composed at run time, so that no other page holds the whole string. */
     memcpy(page->magic, "vhpc-lab", 8);
     memcpy(page->magic + 8, "-page-01", 8);
 

@@ -13,11 +13,11 @@
  */
 
 /*
- * One member of a virtual cluster that spans hosts, as an ordinary process:
- * computes a little, then spins until its peers on the other hosts have done
- * so too, for ever. MPI with busy polling over a network without latency.
+ * One member of a virtual cluster that spans hosts, as an ordinary process. In
+ * a loop, it computes a little, then spins until all members have done so, like
+ * MPI with busy polling over a network without latency.
  *
- *   member FILE SIZE: the members' shared page, and how many they are
+ *   member FILE SIZE: the members' shared page, and the number of members
  */
 
 #include <fcntl.h>

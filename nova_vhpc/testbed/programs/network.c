@@ -13,15 +13,16 @@
  */
 
 /*
- * Programs that talk over virtio-net. "pingpong" (latency, two guests) and
- * "allreduce" (all threads compute, meet, exchange a vector with every
- * other guest of the cluster, meet again) poll busily as MPI does; "web"
- * answers requests of a client on the host and sleeps between them.
+ * Workloads that communicate over virtio-net. "pingpong" (latency, two guests)
+ * and "allreduce" (all threads compute, synchronise, exchange a vector with
+ * every other guest of the cluster, and synchronise again) poll busily as MPI
+ * does; "web" answers requests of a client on the host and sleeps between them.
  *
- * vhpc.rank, vhpc.size: this guest in its cluster. vhpc.net: first three
- * numbers of the addresses; rank r has number vhpc.net_offset + r + 2.
- * vhpc.phase_ms: allreduce communicates that long, then computes that
- * long without a message, in turn (0: always communicates).
+ * Parameters: vhpc.rank and vhpc.size are the guest's number and the number of
+ * guests in its cluster. vhpc.net is the first three numbers of the addresses;
+ * the last one of rank r is vhpc.net_offset + r + 2. vhpc.phase_ms is the
+ * length of allreduce's phases: it communicates, then computes without a
+ * message, in turn (0: it always communicates).
  */
 
 #include <arpa/inet.h>
@@ -51,7 +52,7 @@ static struct sockaddr_in address_of(int rank, int port)
     return address;
 }
 
-/* The lower rank listens on a port of the pair's own. */
+/* The lower rank listens, on a port that only this pair uses. */
 int connect_peer(int rank, int size, int peer)
 {
     int low = rank < peer ? rank : peer;
@@ -166,7 +167,7 @@ void run_allreduce(int thread)
         compute(grain);
         barrier_wait(&barrier, &sense);
         if (thread == 0) {
-            /* Rank 0 alone decides on the phase; its vector tells it. */
+            /* Rank 0 decides on the phase and sends it in its vector. */
             int talk = communicating || ++step % 256 == 0;
             if (talk) {
                 if (rank == 0 && phase_ms)

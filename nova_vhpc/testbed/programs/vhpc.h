@@ -12,7 +12,7 @@
  * under the License.
  */
 
-/* What all workloads of the lab share: the page that the host reads. */
+/* Declarations for all workloads, with the page that the host reads. */
 
 #ifndef VHPC_H
 #define VHPC_H
@@ -29,9 +29,9 @@ struct lane {
 };
 
 /*
- * One page of guest memory. The host finds it by its magic string in the
- * guest's memfd and reads it without asking the guest: a serial console
- * lags by seconds when the guest's vCPUs are starved.
+ * The progress page, one page of guest memory. The host finds it by its magic
+ * string in the guest's memfd and reads it without help of the guest: a serial
+ * console lags by seconds if the guest's vCPUs get little CPU time.
  */
 struct page {
     char magic[16];
@@ -55,13 +55,13 @@ struct barrier {
 };
 void barrier_wait(struct barrier *barrier, int *sense);
 
-/* A little arithmetic that the compiler cannot drop. */
+/* A little arithmetic that the compiler cannot remove. */
 double compute(long rounds);
 
-/* Milliseconds since boot; slow under emulation, not for inner loops. */
+/* Milliseconds since boot; too slow under emulation for inner loops. */
 uint64_t now_ms(void);
 
-/* Connected non-blocking TCP socket to the peer of that rank. */
+/* Non-blocking TCP socket, connected to the peer of a rank. */
 int connect_peer(int rank, int size, int peer);
 void send_all(int fd, const void *data, size_t size);
 void receive_all(int fd, void *data, size_t size);

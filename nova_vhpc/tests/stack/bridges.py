@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Real Linux bridges, each with a veth end as its uplink."""
+"""Linux bridges, each with one end of a veth pair as its uplink."""
 
 import contextlib
 import pathlib
@@ -22,20 +22,29 @@ from collections.abc import Iterable, Iterator
 
 
 class BridgeError(Exception):
-    """``ip`` refused; says what it was asked, and its words."""
+    """``ip`` failed; the message has its command line and its error."""
 
 
 def ip(*words: str, check: bool = True) -> str:
-    done = subprocess.run(('ip', *words), capture_output=True, text=True)
-    if check and done.returncode:
-        raise BridgeError(f'ip {" ".join(words)}: {done.stderr.strip()}')
-    return done.stdout
+    """Run ``ip`` and return its output.
+
+    :raises BridgeError: if it fails and ``check`` is true.
+    """
+    result = subprocess.run(('ip', *words), capture_output=True, text=True)
+    if check and result.returncode:
+        raise BridgeError(f'ip {" ".join(words)}: {result.stderr.strip()}')
+    return result.stdout
 
 
 class Bridges:
-    """``<tag>br0``, ``<tag>br1``...; the far veth end plays the cable.
+    """Bridges ``<tag>br0``, ``<tag>br1`` and so on.
 
-    :param tag: at most 8 characters, so that all names are valid ones.
+    A frame that is sent on the far end of an uplink's veth pair, the "cable",
+    comes in by the uplink.
+
+    :param tag: prefix of all names; at most 8 characters, so that the kernel
+        accepts them all.
+    :param count: number of bridges.
     """
 
     def __init__(self, tag: str, count: int) -> None:
@@ -45,8 +54,9 @@ class Bridges:
         self._made: list[str] = []
 
     def make(self) -> None:
-        """
-        :raises BridgeError: not root, or a name is taken.
+        """Create bridges and uplinks.
+
+        :raises BridgeError: if the caller is not root or a name is taken.
         """
         for bridge, uplink, cable in zip(
             self.names, self.uplinks, self.cables, strict=True
@@ -55,7 +65,8 @@ class Bridges:
             self._made.append(bridge)
             ip('link', 'add', uplink, 'type', 'veth', 'peer', 'name', cable)
             self._made.append(uplink)
-            # Guests' own traffic only: no neighbour discovery on it.
+            # Without IPv6 the kernel sends no neighbour discovery, and the
+            # guests' packets are all that a test counts.
             for name in (bridge, uplink, cable):
                 subprocess.run(
                     ('sysctl', '-qw', f'net.ipv6.conf.{name}.disable_ipv6=1'),
@@ -67,12 +78,12 @@ class Bridges:
                 ip('link', 'set', name, 'up')
 
     def remove(self, taps: Iterable[str] = ()) -> None:
-        """Idempotent; a veth takes its other end with it.
+        """Remove bridges, uplinks and taps; may be called again.
 
-        Nova makes a server's tap and unplugs it when the server is deleted;
-        of servers that were never deleted we must remove it.
+        Nova removes a server's tap when it deletes the server. The taps of
+        servers that were never deleted are removed here.
 
-        :param taps: of such servers, attached to a bridge or not.
+        :param taps: names of further taps, attached to a bridge or not.
         """
         for bridge in self.names:
             ports = pathlib.Path('/sys/class/net', bridge).glob('brif/tap*')
@@ -86,15 +97,19 @@ class Bridges:
 
 @contextlib.contextmanager
 def traffic(cable: str, frames_per_s: int = 4000) -> Iterator[None]:
-    """Broadcast frames that come in by an uplink, for a ``with`` block."""
-    over = threading.Event()
+    """Send broadcast frames to an uplink during a ``with`` block.
+
+    :param cable: name of the uplink's far end.
+    :param frames_per_s: number of frames per second.
+    """
+    stop = threading.Event()
     frame = b'\xff' * 6 + b'\x02vhpc!' + b'\x88\xb5' + b'\0' * 86
 
     def send() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
             raw.bind((cable, 0))
             burst = max(1, frames_per_s // 100)
-            while not over.wait(0.01):
+            while not stop.wait(0.01):
                 for _ in range(burst):
                     with contextlib.suppress(BlockingIOError):
                         raw.send(frame, socket.MSG_DONTWAIT)
@@ -104,5 +119,5 @@ def traffic(cable: str, frames_per_s: int = 4000) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         thread.join()

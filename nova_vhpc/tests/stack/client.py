@@ -25,7 +25,10 @@ PLACEMENT = '1.39'
 
 
 class ApiError(Exception):
-    """An answer of 400 or above, with the service's own words."""
+    """A response with status 400 or above.
+
+    :param message: the service's error message.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f'{status}: {message}')
@@ -34,7 +37,10 @@ class ApiError(Exception):
 
 
 class Client:
-    """What one user may ask, by plain JSON."""
+    """REST client with the rights of one user.
+
+    :param credentials: keystoneauth's options.
+    """
 
     def __init__(self, credentials: Mapping[str, Any]) -> None:
         options = {k: v for k, v in credentials.items() if k != 'auth_type'}
@@ -43,12 +49,14 @@ class Client:
     def request(
         self, service: str, method: str, path: str, body: Any = None
     ) -> Any:
-        """
+        """Send a request and return the body of the response.
+
         :param service: service type in the catalog.
-        :raises ApiError: the service refuses.
+        :param body: body of the request, sent as JSON.
+        :raises ApiError: if the status is 400 or above.
         """
         version = {'compute': COMPUTE, 'placement': PLACEMENT}.get(service)
-        answer = self.session.request(
+        response = self.session.request(
             path,
             method,
             json=body,
@@ -60,14 +68,16 @@ class Client:
             ),
             raise_exc=False,
         )
-        if answer.status_code >= 400:
-            raise ApiError(answer.status_code, _message(answer))
-        return answer.json() if answer.content else None
+        if response.status_code >= 400:
+            raise ApiError(response.status_code, _message(response))
+        return response.json() if response.content else None
 
     def compute(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to Nova and return the body of the response."""
         return self.request('compute', method, path, body)
 
     def placement(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to Placement and return the body of the response."""
         return self.request('placement', method, path, body)
 
     def make_flavor(
@@ -77,9 +87,9 @@ class Client:
         vcpus: int = 2,
         ram: int = 128,
     ) -> str:
-        """A flavor and its extra specs; both through the API.
+        """Create a flavor with extra specs.
 
-        :returns: its id.
+        :returns: the flavor's ID.
         """
         body = {
             'flavor': {
@@ -98,6 +108,10 @@ class Client:
     def set_extra_specs(
         self, flavor: str, extra_specs: Mapping[str, str]
     ) -> None:
+        """Add extra specs to a flavor.
+
+        :raises ApiError: if Nova refuses one.
+        """
         self.compute(
             'POST',
             f'/flavors/{flavor}/os-extra_specs',
@@ -105,9 +119,10 @@ class Client:
         )
 
     def make_group(self, name: str, policy: str = 'soft-affinity') -> str:
+        """Create a server group and return its ID."""
         body = {'server_group': {'name': name, 'policy': policy}}
-        made = self.compute('POST', '/os-server-groups', body)
-        return made['server_group']['id']
+        response = self.compute('POST', '/os-server-groups', body)
+        return response['server_group']['id']
 
     def boot(
         self,
@@ -119,9 +134,12 @@ class Client:
         networks: Any = 'none',
         **more: Any,
     ) -> list[dict[str, Any]]:
-        """One create, of ``count`` servers.
+        """Create servers with one request.
 
-        :returns: the servers as first shown.
+        :param count: number of servers.
+        :param group: ID of the server group.
+        :param more: further fields of the request's ``server``.
+        :returns: the servers as Nova shows them after the request.
         """
         server = {
             'name': name,
@@ -136,22 +154,24 @@ class Client:
         body: dict[str, Any] = {'server': server}
         if group:
             body['os:scheduler_hints'] = {'group': group}
-        made = self.compute('POST', '/servers', body)
-        query = f'/servers/detail?reservation_id={made["reservation_id"]}'
+        reservation = self.compute('POST', '/servers', body)['reservation_id']
+        query = f'/servers/detail?reservation_id={reservation}'
         return self.compute('GET', query)['servers']
 
     def server(self, key: str) -> dict[str, Any]:
+        """Return a server as Nova shows it."""
         return self.compute('GET', f'/servers/{key}')['server']
 
     def wait_active(
         self, keys: Iterable[str], timeout_s: float = 240
     ) -> list[dict[str, Any]]:
-        """Until all are ACTIVE.
+        """Wait until all servers are ACTIVE, and return them.
 
-        :raises ApiError: one is in ERROR (with Nova's fault), or late.
+        :raises ApiError: if a server is in ERROR, with Nova's fault, or the
+            time is over.
         """
         deadline = time.monotonic() + timeout_s
-        done = []
+        active = []
         for key in keys:
             while (server := self.server(key))['status'] != 'ACTIVE':
                 if server['status'] == 'ERROR':
@@ -163,53 +183,53 @@ class Client:
                         f'server {server["name"]} is still {server["status"]}',
                     )
                 time.sleep(0.3)
-            done.append(server)
-        return done
+            active.append(server)
+        return active
 
     def delete(self, keys: Iterable[str], timeout_s: float = 60) -> None:
-        """Delete servers, and wait until they are gone."""
+        """Delete servers, and wait until they are gone.
+
+        :raises ApiError: if a server is still there after the time.
+        """
         deadline = time.monotonic() + timeout_s
-        todo = list(keys)
-        for key in todo:
+        remaining = list(keys)
+        for key in remaining:
             self.compute('DELETE', f'/servers/{key}')
-        while todo:
+        while remaining:
             try:
-                self.server(todo[-1])
+                self.server(remaining[-1])
             except ApiError as error:
                 if error.status != 404:
                     raise
-                todo.pop()
-            if todo and time.monotonic() > deadline:
-                raise ApiError(504, f'server {todo[-1]} does not go away')
+                remaining.pop()
+            if remaining and time.monotonic() > deadline:
+                raise ApiError(504, f'server {remaining[-1]} is not deleted')
             time.sleep(0.2)
 
     def providers(self) -> list[dict[str, Any]]:
-        """All resource providers, with inventories and traits."""
-        found = self.placement('GET', '/resource_providers')
-        providers = found['resource_providers']
-        for one in providers:
-            where = f'/resource_providers/{one["uuid"]}'
-            one['inventories'] = self.placement('GET', f'{where}/inventories')[
-                'inventories'
-            ]
-            one['traits'] = self.placement('GET', f'{where}/traits')['traits']
-            one['usages'] = self.placement('GET', f'{where}/usages')['usages']
+        """Return all providers, with inventories, traits and usages."""
+        response = self.placement('GET', '/resource_providers')
+        providers = response['resource_providers']
+        for provider in providers:
+            for key in ('inventories', 'traits', 'usages'):
+                path = f'/resource_providers/{provider["uuid"]}/{key}'
+                provider[key] = self.placement('GET', path)[key]
         return providers
 
     def allocations(self, server: str) -> dict[str, dict[str, int]]:
-        """Provider uuid -> resources that a server holds."""
-        found = self.placement('GET', f'/allocations/{server}')
+        """Return a server's resources, by UUID of the provider."""
+        response = self.placement('GET', f'/allocations/{server}')
         return {
-            provider: one['resources']
-            for provider, one in found['allocations'].items()
+            provider: allocation['resources']
+            for provider, allocation in response['allocations'].items()
         }
 
 
-def _message(answer: Any) -> str:
+def _message(response: Any) -> str:
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError:
-        return answer.text[:500]
+        return response.text[:500]
     if 'errors' in body:
         return '; '.join(e.get('detail', '') for e in body['errors'])
     first = next(iter(body.values()), {})

@@ -11,12 +11,13 @@
 # under the License.
 
 
-"""The embedded OpenStack: real services as real processes, on one machine.
+"""The embedded OpenStack: services of one cloud as processes of one machine.
 
 RabbitMQ, MariaDB, placement, nova-api, nova-conductor, nova-scheduler and
-nova-compute are the released ones; identity, image and network are small
-stand-ins. Everything lives below one directory and on free ports, so
-several stacks run side by side, and ends with the owner.
+nova-compute are the released programs. Keystone, Glance and Neutron are
+replaced by small stand-ins. All files are in one directory and all ports are
+free ones, so several stacks run side by side. All processes end with the
+process that started the stack.
 """
 
 import concurrent.futures
@@ -35,11 +36,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from nova_vhpc.testbed import libvirtd
+from nova_vhpc.testbed import guest, image, libvirtd
 from nova_vhpc.tests.stack import client, config, guard
 
-# Nova's command line tools would patch eventlet in, and its services have
-# left it.
+# Otherwise Nova's command line tools would monkey-patch eventlet, which its
+# services do not use any more.
 ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
 
 _PORTS = ('standins', 'placement', 'nova', 'db', 'rabbit', 'epmd', 'dist')
@@ -64,31 +65,33 @@ SCHEDULER: config.Sections = {
         ),
     },
 }
-"""What doc/source/install asks an operator to write into nova.conf."""
+"""Options of nova.conf that doc/source/install asks an operator to set."""
 
 
 class StackError(Exception):
-    """A part does not come up: names it, and shows the end of its log."""
+    """A part did not start; the message has its name and end of log."""
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports on the loopback that nothing listens on just now."""
+    """Return TCP ports of the loopback device that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(('127.0.0.1', 0))
-        return [one.getsockname()[1] for one in sockets]
+        for each in sockets:
+            each.bind(('127.0.0.1', 0))
+        return [each.getsockname()[1] for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
 
 class Cloud:
-    """One embedded OpenStack, as a context manager.
+    """An embedded OpenStack, which runs during a ``with`` block.
 
-    :param fake_hosts: names of further compute nodes, of Nova's fake
-        driver, that can take servers but run no guests.
-    :param say: called with a line for people when something is reached.
+    :param fake_hosts: names of further compute nodes with Nova's fake driver,
+        which accept servers but run no guests.
+    :param say: called with a line of text when a step of the start is done.
+    :param root: directory of all files; a new temporary one by default.
+    :ivar tag: unique prefix of the stack's links, guests and nodes.
     """
 
     def __init__(
@@ -119,12 +122,12 @@ class Cloud:
         self.stop()
 
     def start(self) -> None:
-        """Everything, in parallel where one does not need the other.
+        """Start all parts; those that are independent start in parallel.
 
-        :raises StackError: naming the part, with the end of its log.
+        :raises StackError: if a part does not start.
         """
         self.write_config()
-        # Made here, before threads need it.
+        # Made before the threads, which would each make one.
         self._keeper = self.keeper
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             libvirt = pool.submit(self.libvirt.start)
@@ -143,7 +146,7 @@ class Cloud:
                 future.result()
             self.say('database, message bus, libvirt: up')
             self._await_end(schema, 'the database schemas')
-            self.say('database schemas: made')
+            self.say('database schemas: created')
             self._start_nova()
             self.wait_http('placement')
             self.wait_http('nova')
@@ -152,31 +155,35 @@ class Cloud:
         self.say('compute nodes: registered and mapped')
 
     def stop(self) -> None:
-        """End everything and remove the directory, logs and all."""
+        """End all processes and remove the directory with the logs."""
         self.halt()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def halt(self) -> None:
-        """End everything; keep the directory, for its logs. Idempotent."""
+        """End all processes, keep the logs; may be called again."""
         if self._keeper is not None:
             self._keeper.close()
         self.libvirt.stop()
 
     def client(self, user: str) -> client.Client:
-        """A REST client with the rights of ``admin`` or ``tenant``."""
+        """Return a REST client with the rights of ``admin`` or ``tenant``."""
         return client.Client(self.config.credentials(user))
 
     @property
     def keeper(self) -> guard.Guard:
-        """What ends all daemons; with the directory for their logs."""
+        """Guard of all daemons; created at the first use."""
         if self._keeper is None:
-            # mariadbd runs as a user of its own and must get through.
+            # mariadbd runs as another user and must reach its directory.
             self.root.chmod(0o755)
             self.logs.mkdir(parents=True, exist_ok=True)
             self._keeper = guard.Guard(self.logs)
         return self._keeper
 
     def daemon(self, name: str) -> guard.Daemon:
+        """Return a daemon by its name.
+
+        :raises KeyError: if it was never started.
+        """
         return self.keeper.daemons[name]
 
     def spawn(
@@ -185,22 +192,22 @@ class Cloud:
         *argv: str | Path,
         env: Mapping[str, str] | None = None,
     ) -> guard.Daemon:
-        """Start one more process that ends with the stack."""
+        """Start a daemon that ends with the stack."""
         return self.keeper.start(name, argv, {**ENVIRONMENT, **(env or {})})
 
     def program(self, name: str) -> Path:
-        """A console script of this virtual environment."""
+        """Return the path of a console script of this virtual environment."""
         return Path(sys.executable).with_name(name)
 
     def write_config(self) -> None:
-        """All configuration files, for these ports."""
+        """Write all configuration files."""
         self.config.write_standins()
         self.config.write_placement()
         self.config.write_nova(SCHEDULER)
         self.write_computes()
 
     def write_computes(self) -> None:
-        """nova.conf of each compute node."""
+        """Write the nova.conf of each compute node."""
         self.config.write_compute(
             'compute', config.libvirt_compute(self.libvirt.uri)
         )
@@ -208,9 +215,9 @@ class Cloud:
             self.config.write_compute(host, config.fake_compute(host))
 
     def start_computes(self) -> int:
-        """Start nova-compute on each.
+        """Start nova-compute on each compute node.
 
-        :returns: how many there are.
+        :returns: number of compute nodes.
         """
         names = ('compute', *self.fake_hosts)
         for name in names:
@@ -223,18 +230,40 @@ class Cloud:
         return len(names)
 
     def add_image(self, name: str, path: Path, **properties: Any) -> str:
-        """Put an image into the image stand-in.
+        """Add an image to the stand-in of Glance.
 
-        :returns: its id.
+        :param path: file with the content.
+        :param properties: further properties of the image.
+        :returns: the image's ID.
         """
-        where = self.root / 'standins' / 'images.json'
-        images = json.loads(where.read_text())
+        images_path = self.root / 'standins' / 'images.json'
+        images = json.loads(images_path.read_text())
         key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         images[key] = {'name': name, 'path': str(path), **properties}
-        fresh = where.with_suffix('.new')
-        fresh.write_text(json.dumps(images))
-        fresh.replace(where)
+        # Written aside, because the stand-in may read it at any time.
+        new_path = images_path.with_suffix('.new')
+        new_path.write_text(json.dumps(images))
+        new_path.replace(images_path)
         return key
+
+    def add_guest_image(self, workload: str) -> str:
+        """Add an image that boots into a workload of the testbed.
+
+        It is a blank disk with the testbed's kernel and initramfs.
+
+        :returns: the image's ID.
+        """
+        built = image.build_image()
+        blank = self.root / 'blank.raw'
+        with blank.open('wb') as disk:
+            disk.truncate(1 << 20)
+        return self.add_image(
+            workload,
+            blank,
+            kernel_id=self.add_image('kernel', built.kernel),
+            ramdisk_id=self.add_image('ramdisk', built.initrd),
+            os_command_line=guest.kernel_cmdline(workload, workload),
+        )
 
     def _manage(self, what: str) -> tuple[str | Path, ...]:
         conf = self.config.etc / 'nova' / 'nova.conf'
@@ -251,8 +280,8 @@ class Cloud:
         self._run_wsgi('nova', 'OS_NOVA_CONFIG_DIR')
         for name in ('nova-conductor', 'nova-scheduler'):
             self.spawn(name, self.program(name), '--config-file', conf)
-        # A compute node that asks before the conductor listens waits for
-        # ten seconds.
+        # A nova-compute that starts before the conductor listens waits for
+        # 10 seconds.
         self.wait_log('nova-conductor', 'Starting conductor node')
         count = self.start_computes()
         self.spawn('discover', *self._manage('discover'), str(count))
@@ -283,7 +312,7 @@ class Cloud:
         data = self.root / 'db'
         data.mkdir()
         shutil.chown(data, 'mysql')
-        made = subprocess.run(
+        result = subprocess.run(
             (
                 'mariadb-install-db',
                 '--no-defaults',
@@ -295,10 +324,10 @@ class Cloud:
             capture_output=True,
             text=True,
         )
-        if made.returncode:
-            raise StackError(f'mariadb-install-db: {made.stdout[-2000:]}')
-        first = self.root / 'db.sql'
-        first.write_text(
+        if result.returncode:
+            raise StackError(f'mariadb-install-db: {result.stdout[-2000:]}')
+        statements = self.root / 'db.sql'
+        statements.write_text(
             ''.join(
                 f'CREATE DATABASE {name};\n'
                 for name in ('nova', 'nova_api', 'nova_cell0', 'placement')
@@ -306,8 +335,8 @@ class Cloud:
             + "CREATE USER 'vhpc'@'%' IDENTIFIED BY 'vhpc';\n"
             + "GRANT ALL ON *.* TO 'vhpc'@'%';\n"
         )
-        # mariadbd reads it as a user of its own, whatever our umask.
-        first.chmod(0o644)
+        # mariadbd reads it as another user, whatever this umask is.
+        statements.chmod(0o644)
         self.spawn(
             'db',
             'mariadbd',
@@ -317,8 +346,8 @@ class Cloud:
             f'--socket={data}/socket',
             f'--port={self.ports["db"]}',
             '--bind-address=127.0.0.1',
-            f'--init-file={first}',
-            # Throw-away data: nothing of it must reach the disk.
+            f'--init-file={statements}',
+            # The data is thrown away and need not survive a crash.
             '--innodb-flush-log-at-trx-commit=0',
             '--innodb-flush-method=nosync',
             '--innodb-doublewrite=0',
@@ -330,12 +359,12 @@ class Cloud:
         self.wait_port('db')
 
     def _start_rabbitmq(self) -> None:
-        where = self.root / 'rabbit'
-        where.mkdir()
-        (where / 'rabbitmq.conf').write_text('log.file.level = warning\n')
-        (where / 'plugins').write_text('[].\n')
-        # A port mapper of our own: the machine's would stay behind, and
-        # would know the names of our nodes.
+        root = self.root / 'rabbit'
+        root.mkdir()
+        (root / 'rabbitmq.conf').write_text('log.file.level = warning\n')
+        (root / 'plugins').write_text('[].\n')
+        # A separate epmd: the machine's own would keep running after the
+        # stack and know its nodes.
         epmd = str(self.ports['epmd'])
         self.spawn('epmd', 'epmd', '-address', '127.0.0.1', '-port', epmd)
         self.wait_port('epmd')
@@ -343,7 +372,7 @@ class Cloud:
             'rabbitmq',
             '/usr/lib/rabbitmq/bin/rabbitmq-server',
             env={
-                'HOME': str(where),
+                'HOME': str(root),
                 'ERL_EPMD_PORT': epmd,
                 'ERL_EPMD_ADDRESS': '127.0.0.1',
                 'RABBITMQ_NODENAME': f'{self.tag}@localhost',
@@ -351,14 +380,14 @@ class Cloud:
                 'RABBITMQ_NODE_PORT': str(self.ports['rabbit']),
                 'RABBITMQ_DIST_PORT': str(self.ports['dist']),
                 'RABBITMQ_CONF_ENV_FILE': '/dev/null',
-                'RABBITMQ_CONFIG_FILE': str(where / 'rabbitmq.conf'),
-                'RABBITMQ_ENABLED_PLUGINS_FILE': str(where / 'plugins'),
-                'RABBITMQ_MNESIA_BASE': str(where / 'mnesia'),
-                'RABBITMQ_LOG_BASE': str(where / 'log'),
-                'RABBITMQ_PID_FILE': str(where / 'pid'),
-                'RABBITMQ_GENERATED_CONFIG_DIR': str(where / 'config'),
-                # One scheduler thread that sleeps when idle: there are
-                # guests to be measured beside it.
+                'RABBITMQ_CONFIG_FILE': str(root / 'rabbitmq.conf'),
+                'RABBITMQ_ENABLED_PLUGINS_FILE': str(root / 'plugins'),
+                'RABBITMQ_MNESIA_BASE': str(root / 'mnesia'),
+                'RABBITMQ_LOG_BASE': str(root / 'log'),
+                'RABBITMQ_PID_FILE': str(root / 'pid'),
+                'RABBITMQ_GENERATED_CONFIG_DIR': str(root / 'config'),
+                # One scheduler thread that sleeps when idle, so that the
+                # broker hardly disturbs guests that are measured.
                 'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS': (
                     '+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none'
                 ),
@@ -369,9 +398,11 @@ class Cloud:
     def wait_port(
         self, port: str, daemon: str | None = None, timeout_s: float = 240
     ) -> None:
-        """Until a part listens.
+        """Wait until a part listens on its port.
 
-        :raises StackError: it ended, or the time is up.
+        :param port: name of the port.
+        :param daemon: name of the daemon, if it differs.
+        :raises StackError: if the daemon has ended or the time is over.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -385,14 +416,20 @@ class Cloud:
             time.sleep(0.1)
 
     def wait_log(self, name: str, text: str, timeout_s: float = 240) -> None:
-        """Until a daemon has logged something."""
+        """Wait until a text is in a daemon's log.
+
+        :raises StackError: if the daemon has ended or the time is over.
+        """
         deadline = time.monotonic() + timeout_s
         while text not in self.daemon(name).tail(1000):
             self._check(name, deadline)
             time.sleep(0.1)
 
     def wait_http(self, name: str, timeout_s: float = 240) -> None:
-        """Until a service answers anything at its root."""
+        """Wait until a service answers, with an error or not.
+
+        :raises StackError: if the daemon has ended or the time is over.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -408,7 +445,7 @@ class Cloud:
         daemon = self.daemon(name)
         if not daemon.alive() or time.monotonic() > deadline:
             raise StackError(
-                f'{name} does not come up; the end of {daemon.log}:\n'
+                f'{name} did not start; the end of {daemon.log}:\n'
                 + daemon.tail()
             )
 
@@ -420,6 +457,5 @@ class Cloud:
                 self._check(name, deadline)
         if daemon.tail(1) != 'done':
             raise StackError(
-                f'{what} could not be made; the end of {daemon.log}:\n'
-                + daemon.tail()
+                f'failed: {what}; the end of {daemon.log}:\n' + daemon.tail()
             )

@@ -11,17 +11,17 @@
 # under the License.
 
 
-"""nova-compute whose instances directory two hosts of one machine share.
+"""nova-compute with live migration between two hosts of one machine.
 
-libvirt migrates live only if the disks lie on a file system that it knows
-to be shared, NFS or the like. Nova is as released but for the flag that
-tells libvirt not to ask.
+The hosts share the directory of instances. libvirt refuses a live migration
+unless the disks are on a file system that it knows to be shared, like NFS.
+Nova is the released one, except that it passes the flag that skips this check.
 """
 
 import sys
 from typing import Any
 
-# First: it settles that there is no eventlet.
+# Must be the first import: it decides that eventlet is not used.
 from nova.cmd import compute
 
 # isort: split

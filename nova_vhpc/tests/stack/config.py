@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Configuration files of the embedded stack, as operators write them."""
+"""Write the configuration files of the embedded stack."""
 
 import configparser
 import json
@@ -33,9 +33,10 @@ FILTERS = (
 
 
 def write(path: Path, *parts: Sections) -> Path:
-    """Write one INI file; later parts add to and win over earlier ones.
+    """Write an INI file and return its path.
 
-    A list value becomes a repeated option.
+    :param parts: options by section; later parts override earlier ones. A
+        list becomes an option that is repeated.
     """
     merged: dict[str, dict[str, object]] = {}
     for part in parts:
@@ -46,20 +47,26 @@ def write(path: Path, *parts: Sections) -> Path:
         lines.append(f'[{group}]')
         for name, value in options.items():
             values = value if isinstance(value, list) else [value]
-            lines += [f'{name} = {one}' for one in values]
+            lines += [f'{name} = {value}' for value in values]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text('\n'.join(lines) + '\n')
     return path
 
 
 def read(path: Path) -> configparser.RawConfigParser:
+    """Read an INI file."""
     parser = configparser.RawConfigParser(strict=False)
     parser.read(path)
     return parser
 
 
 class Config:
-    """All files of one stack below ``root/etc``, for its ports."""
+    """The configuration of one stack.
+
+    :param root: directory of the stack; files are written to ``root/etc``.
+    :param ports: TCP ports by service.
+    :param tag: prefix of the names of instances.
+    """
 
     def __init__(self, root: Path, ports: Mapping[str, int], tag: str) -> None:
         self.root = root
@@ -68,17 +75,20 @@ class Config:
         self.tag = tag
 
     def url(self, service: str, path: str = '') -> str:
+        """Return a URL of a service."""
         return f'http://127.0.0.1:{self.ports[service]}{path}'
 
     def database(self, name: str) -> str:
+        """Return SQLAlchemy's URL of a database."""
         return f'mysql+pymysql://vhpc:vhpc@127.0.0.1:{self.ports["db"]}/{name}'
 
     @property
     def transport_url(self) -> str:
+        """URL of RabbitMQ."""
         return f'rabbit://guest:guest@127.0.0.1:{self.ports["rabbit"]}/'
 
     def credentials(self, user: str) -> dict[str, object]:
-        """keystoneauth options, as in every section that takes them."""
+        """Return keystoneauth's options for a user."""
         return {
             'auth_type': 'password',
             'auth_url': self.url('standins', '/v3'),
@@ -90,10 +100,10 @@ class Config:
         }
 
     def write_standins(self) -> Path:
-        """State directory of the stand-ins, with the service catalog."""
-        where = self.root / 'standins'
-        where.mkdir(parents=True, exist_ok=True)
-        (where / 'images.json').write_text('{}')
+        """Write the state directory of the stand-ins, with the catalog."""
+        state = self.root / 'standins'
+        state.mkdir(parents=True, exist_ok=True)
+        (state / 'images.json').write_text('{}')
         endpoints = {
             'identity': self.url('standins', '/v3'),
             'image': self.url('standins', '/image'),
@@ -119,19 +129,19 @@ class Config:
             }
             for kind, url in endpoints.items()
         ]
-        (where / 'catalog.json').write_text(json.dumps(catalog))
-        return where
+        (state / 'catalog.json').write_text(json.dumps(catalog))
+        return state
 
     def write_placement(self) -> Path:
-        """Directory for OS_PLACEMENT_CONFIG_DIR."""
-        where = self.etc / 'placement'
+        """Write placement.conf; return OS_PLACEMENT_CONFIG_DIR."""
+        folder = self.etc / 'placement'
         write(
-            where / 'placement.conf',
+            folder / 'placement.conf',
             {
                 'DEFAULT': {'debug': False},
                 'api': {'auth_strategy': 'keystone'},
-                # Without it, uplinks are given out twice: see Claims in
-                # doc/source/admin/placement.rst.
+                # With more retries, an uplink can be allocated twice: see
+                # Claims in doc/source/admin/placement.rst.
                 'placement': {'allocation_conflict_retry_count': 1},
                 'placement_database': {
                     'connection': self.database('placement'),
@@ -140,7 +150,7 @@ class Config:
                 'keystone_authtoken': self._authtoken('placement'),
             },
         )
-        return where
+        return folder
 
     def _authtoken(self, user: str) -> dict[str, object]:
         return {
@@ -150,6 +160,7 @@ class Config:
         }
 
     def nova_common(self) -> Sections:
+        """Return the options that all services of Nova share."""
         glance = self.url('standins', '/image')
         return {
             'DEFAULT': {
@@ -181,35 +192,41 @@ class Config:
         }
 
     def write_nova(self, scheduler: Sections) -> Path:
-        """nova.conf of API, conductor and scheduler, and their directory.
+        """Write the nova.conf of API, conductor and scheduler.
 
-        :param scheduler: the operator's choice of filters and weighers.
+        :param scheduler: options of the scheduler, like filters and weighers.
+        :returns: directory of the file.
         """
-        where = self.etc / 'nova'
-        where.mkdir(parents=True, exist_ok=True)
+        folder = self.etc / 'nova'
+        folder.mkdir(parents=True, exist_ok=True)
         for name in ('lock', 'instances'):
             (self.root / 'nova' / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(
             Path(sys.prefix, 'etc', 'nova', 'api-paste.ini'),
-            where / 'api-paste.ini',
+            folder / 'api-paste.ini',
         )
         write(
-            where / 'nova.conf',
+            folder / 'nova.conf',
             self.nova_common(),
             {
                 'database': {'connection': self.database('nova')},
                 'api_database': {'connection': self.database('nova_api')},
                 'keystone_authtoken': self._authtoken('nova'),
-                'wsgi': {'api_paste_config': where / 'api-paste.ini'},
+                'wsgi': {'api_paste_config': folder / 'api-paste.ini'},
                 'scheduler': {'workers': 2},
                 'conductor': {'workers': 1},
             },
             scheduler,
         )
-        return where
+        return folder
 
     def write_compute(self, name: str, special: Sections) -> Path:
-        """nova-compute's own file; state (node identity) of its own."""
+        """Write the configuration file of one nova-compute.
+
+        Each has its own state directory, which holds the node's identity.
+
+        :param special: options of this nova-compute alone.
+        """
         state = self.root / name
         (state / 'instances').mkdir(parents=True, exist_ok=True)
         helper = Path(sys.executable).with_name('privsep-helper')
@@ -243,7 +260,7 @@ class Config:
 
 
 def libvirt_compute(uri: str) -> Sections:
-    """nova.conf of the compute node whose guests are real."""
+    """Return the options of a nova-compute with real guests."""
     return {
         'DEFAULT': {
             'compute_driver': 'libvirt.LibvirtDriver',
@@ -262,7 +279,7 @@ def libvirt_compute(uri: str) -> Sections:
 
 
 def fake_compute(host: str) -> Sections:
-    """nova.conf of a compute node of Nova's own fake driver."""
+    """Return the options of a nova-compute with Nova's fake driver."""
     return {
         'DEFAULT': {
             'host': host,

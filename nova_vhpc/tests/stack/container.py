@@ -11,14 +11,16 @@
 # under the License.
 
 
-"""A host of its own on this machine, as far as Nova and libvirt can tell.
+"""A container that Nova and libvirt take for a separate host.
 
-Own processes, own host name, own control groups and own ``/run/libvirt``,
-``/etc/libvirt`` and so on; the network and all other files are shared.
+It has its own processes, host name, control groups and directories like
+``/run/libvirt`` and ``/etc/libvirt``. The network and all other files are the
+machine's.
 
-``python -m ... ROOT NAME`` is its first process: it takes the orders of
-:class:`nova_vhpc.tests.stack.guard.Guard`, starts daemons inside, and ends
-them all when standard input closes.
+The container's first process is ``python -m nova_vhpc.tests.stack.container
+ROOT NAME``. It receives the orders of
+:class:`nova_vhpc.tests.stack.guard.Guard`, starts daemons in the container,
+and ends them all when its standard input is closed.
 """
 
 import contextlib
@@ -43,23 +45,27 @@ _PR_SET_PDEATHSIG = 1
 
 
 def hierarchies() -> list[Path]:
-    """Mount points of all cgroup file systems, v1 and v2."""
-    found = []
-    for line in Path('/proc/self/mounts').read_text().splitlines():
-        _, where, kind, *_ = line.split()
-        if kind in ('cgroup', 'cgroup2'):
-            found.append(Path(where))
-    return found
+    """Return the mount points of all cgroup file systems, v1 and v2."""
+    mounts = Path('/proc/self/mounts').read_text().splitlines()
+    return [
+        Path(mount_point)
+        for _, mount_point, kind, *_ in map(str.split, mounts)
+        if kind in ('cgroup', 'cgroup2')
+    ]
 
 
 def _join(group: Path) -> None:
-    """Make a control group and enter it."""
+    """Make a control group and move this process into it."""
     group.mkdir(exist_ok=True)
     for name in ('cpuset.cpus', 'cpuset.mems'):
-        own, above = group / name, group.parent / name
-        # A cpuset of cgroup v1 begins empty, and takes no process then.
-        if above.exists() and own.exists() and not own.read_text().strip():
-            own.write_text(above.read_text())
+        file, parent_file = group / name, group.parent / name
+        # A new cpuset of cgroup v1 is empty and then accepts no process.
+        if (
+            parent_file.exists()
+            and file.exists()
+            and not file.read_text().strip()
+        ):
+            file.write_text(parent_file.read_text())
     (group / 'cgroup.procs').write_text(str(os.getpid()))
 
 
@@ -68,16 +74,19 @@ def _mount(*args: str) -> None:
 
 
 def enter(root: Path, name: str) -> None:
-    """Leave this machine for a host of its own; forks.
+    """Create the container; return in its first process.
 
-    Returns in its first process only; the outer one waits for that and
-    removes the control groups.
+    The process forks. The outer process waits for the first process of the
+    container, removes the control groups and exits.
+
+    :param root: directory of the container's own files.
+    :param name: host name, and name of the control groups.
     """
     groups = [top / name for top in hierarchies()]
-    if between := os.fork():
-        # The child alone is to see the end of standard input.
+    if child := os.fork():
+        # Only the container's first process reads standard input.
         os.close(0)
-        os.waitpid(between, 0)
+        os.waitpid(child, 0)
         for group in groups:
             supervisor.remove_cgroup(group)
         os._exit(0)
@@ -87,7 +96,7 @@ def enter(root: Path, name: str) -> None:
     _unshare(_CLONE_NEWUTS | _CLONE_NEWPID | _CLONE_NEWCGROUP)
     for group in groups:
         if (group / 'cgroup.subtree_control').exists():
-            # Of cgroup v2: none but a leaf may hold processes.
+            # In cgroup v2, only a group without children holds processes.
             _join(group / 'init')
     if first := os.fork():
         os.close(0)
@@ -109,7 +118,7 @@ def enter(root: Path, name: str) -> None:
 
 
 def _unshare(kinds: int) -> None:
-    # os.unshare came with Python 3.12.
+    # os.unshare needs Python 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(kinds):
         number = ctypes.get_errno()
@@ -121,10 +130,11 @@ def _die_with_parent() -> None:
 
 
 class Container(guard.Guard):
-    """The owner's end.
+    """A container, controlled from outside.
 
-    :param root: libvirt's directories are below it.
-    :param name: its host name.
+    :param logs: directory of the daemons' logs.
+    :param root: directory of the container's own files.
+    :param name: host name.
     """
 
     def __init__(self, logs: Path, root: Path, name: str) -> None:
@@ -132,32 +142,32 @@ class Container(guard.Guard):
 
 
 def _outer_pid(proc: int, inner: int) -> int:
-    """What the machine calls one of our processes.
+    """Return a process's ID outside of the container; 0 if it has ended.
 
     :param proc: descriptor of the machine's ``/proc``.
+    :param inner: process ID in the container.
     """
-    wanted = str(inner)
     for entry in sorted(
         (int(e) for e in os.listdir(proc) if e.isdigit()), reverse=True
     ):
         with contextlib.suppress(OSError):
-            where = os.open(f'{entry}/status', os.O_RDONLY, dir_fd=proc)
-            with os.fdopen(where) as status:
+            descriptor = os.open(f'{entry}/status', os.O_RDONLY, dir_fd=proc)
+            with os.fdopen(descriptor) as status:
                 for line in status:
                     if line.startswith('NSpid:'):
                         pids = line.split()[1:]
-                        if pids[-1] == wanted and _ours(proc, entry):
+                        if pids[-1] == str(inner) and _is_inside(proc, entry):
                             return entry
     return 0
 
 
-def _ours(proc: int, pid: int) -> bool:
-    here = os.readlink('/proc/self/ns/pid')
-    return os.readlink(f'{pid}/ns/pid', dir_fd=proc) == here
+def _is_inside(proc: int, pid: int) -> bool:
+    own_namespace = os.readlink('/proc/self/ns/pid')
+    return os.readlink(f'{pid}/ns/pid', dir_fd=proc) == own_namespace
 
 
 def main() -> None:
-    """The first process of the host."""
+    """Run the container's first process."""
     root, name = Path(sys.argv[1]), sys.argv[2]
     proc = os.open('/proc', os.O_RDONLY | os.O_DIRECTORY)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -165,10 +175,10 @@ def main() -> None:
     enter(root, name)
     signal.signal(signal.SIGCHLD, guard.reap)
     for line in sys.stdin:
-        answer = guard.spawn(json.loads(line))
-        if 'pid' in answer:
-            answer['pid'] = _outer_pid(proc, answer['pid'])
-        print(json.dumps(answer), flush=True)
+        reply = guard.spawn(json.loads(line))
+        if 'pid' in reply:
+            reply['pid'] = _outer_pid(proc, reply['pid'])
+        print(json.dumps(reply), flush=True)
     supervisor.end_descendants()
 
 

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""The whole job once, on real parts: what ``tools/demo.sh`` runs.
+"""The demo, which ``tools/demo.sh`` runs: the main job once, on real parts.
 
-Each ``step_`` is one of the numbered steps of "the main job" in
-doc/source/quickstart.rst; it prints what happened, and raises when it was
-not what should happen.
+Each ``step_`` method is one of the numbered steps of "the main job" in
+doc/source/quickstart.rst. It prints what happened, and raises if something
+else should have happened.
 """
 
 import contextlib
@@ -34,15 +34,23 @@ from nova_vhpc.topology import model
 ROW_S = 2
 TIMELINE_ROWS = 14
 TRAFFIC_ROWS = range(3, 10)
-"""While which rows of the timeline packets come in for one member."""
+"""Rows of the timeline during which one member receives packets."""
 
 
 class DemoError(Exception):
-    """A step did not do what it should."""
+    """A step had a wrong result."""
 
 
 class Demo:
-    """State between the steps."""
+    """The demo and its state between the steps.
+
+    :ivar members: IDs of the members of the virtual cluster.
+    :ivar plain: ID of the server without ``vhpc:`` specs.
+    :ivar names: names of all servers, by ID.
+    :ivar before: CPU settings before the agent's first write, by ID.
+    :ivar log: daemon whose log is shown if the current step fails.
+    :ivar saw_io_phase: whether the timeline had an I/O phase.
+    """
 
     def __init__(self) -> None:
         self.show = show.Show()
@@ -56,18 +64,20 @@ class Demo:
         self.saw_io_phase = False
 
     def run(self) -> None:
+        """Run all steps."""
         self.step_0_start()
         self.step_1_uplinks()
         self.step_2_flavor()
         self.step_3_boot()
         self.step_4_progress()
         self.step_5_control()
-        self.step_6_undo()
-        self.step_7_away()
+        self.step_6_restore()
+        self.step_7_clean_up()
 
     def step_0_start(self) -> None:
+        """Start the cloud."""
         self.show.heading('0. Start an OpenStack of released parts')
-        self.show.say(f'all of it below {self.stage.cloud.root}')
+        self.show.say(f'all files are in {self.stage.cloud.root}')
         with self.show.waiting('bridges, database, bus, libvirt, Nova'):
             self.stage.start()
         services = self.stage.admin.compute('GET', '/os-services')['services']
@@ -78,13 +88,14 @@ class Demo:
         )
 
     def step_1_uplinks(self) -> None:
+        """Have the agent publish the uplinks."""
         self.show.heading(
             '1. nova-vhpc-agent discovers bridges and publishes uplinks'
         )
         self.stage.write_agent_conf(
             slice_policy='atc',
             pinning_policy='io_pool',
-            # The I/O pool's CPUs are lent again 2 s after its last VM left.
+            # The I/O pool's CPUs are lent 2 s after its last VM has left.
             pool_shrink_periods=20,
         )
         self.log = self.stage.start_agent()
@@ -96,11 +107,11 @@ class Demo:
             )
         rows = []
         for node in (self.node, scenario.SLOW_HOST):
-            for one in sorted(
+            for provider in sorted(
                 self.stage.published(node), key=lambda p: p['name']
             ):
-                _, _, bridge, nic = one['name'].split(':')
-                inventories = one['inventories']
+                _, _, bridge, nic = provider['name'].split(':')
+                inventories = provider['inventories']
                 rows.append(
                     (
                         node,
@@ -108,11 +119,11 @@ class Demo:
                         nic,
                         inventories[model.MBPS]['total'],
                         inventories[model.UPLINK]['total'],
-                        one['usages'].get(model.UPLINK, 0),
+                        provider['usages'].get(model.UPLINK, 0),
                         ' '.join(
                             sorted(
                                 t.removeprefix('CUSTOM_VHPC_')
-                                for t in one['traits']
+                                for t in provider['traits']
                             )
                         ),
                     )
@@ -123,22 +134,23 @@ class Demo:
             rows,
         )
         if {row[2] for row in rows if row[0] == self.node} != expected:
-            raise DemoError(f'published are not just the uplinks {expected}')
-        # What is published stays. A dry run would not have published it, but
-        # lets the guests first run as Nova made them.
+            raise DemoError(f'other uplinks than {expected} were published')
+        # The uplinks stay published. The dry run, which would not publish
+        # them, lets the guests run with Nova's settings at first.
         self.stage.stop_agent()
         self.log = self.stage.start_agent('--dry-run')
 
     def step_2_flavor(self) -> None:
+        """Create flavors; have Nova refuse wrong extra specs."""
         self.show.heading('2. A flavor, through the real Nova API')
         admin = self.stage.admin
         admin.make_flavor('vhpc', scenario.FLAVOR)
         admin.make_flavor('plain', scenario.PLAIN_FLAVOR)
-        found = admin.compute('GET', '/flavors/vhpc/os-extra_specs')
+        response = admin.compute('GET', '/flavors/vhpc/os-extra_specs')
         self.show.table(
             'Flavor vhpc',
             ('extra spec', 'value'),
-            sorted(found['extra_specs'].items()),
+            sorted(response['extra_specs'].items()),
         )
         rows = []
         for key, value in (
@@ -152,12 +164,13 @@ class Demo:
                 if error.status != 400 or key not in error.message:
                     raise DemoError(f'{error} does not name {key}') from None
             else:
-                raise DemoError(f'Nova took {key}={value}')
+                raise DemoError(f'Nova accepted {key}={value}')
         self.show.table(
             'Refused', ('key', 'value', 'status', "Nova's answer"), rows
         )
 
     def step_3_boot(self) -> None:
+        """Boot a virtual cluster and a server without ``vhpc:`` specs."""
         self.show.heading(
             '3. A virtual cluster of two servers: one group, one multi-create'
         )
@@ -165,13 +178,13 @@ class Demo:
         group = tenant.make_group('cluster', 'soft-affinity')
         self.log = 'nova-scheduler'
         with self.show.waiting('two members and a server without vhpc: specs'):
-            made = self.stage.boot_cluster('member', group)
-            other = tenant.boot('plain', 'plain', self.stage.images['hog'])
-            self.members = [server['id'] for server in made]
-            self.plain = other[0]['id']
+            members = self.stage.boot_cluster('member', group)
+            others = tenant.boot('plain', 'plain', self.stage.images['hog'])
+            self.members = [server['id'] for server in members]
+            self.plain = others[0]['id']
             self.names = {
                 s['id']: s['name']
-                for s in sorted(made + other, key=lambda s: s['name'])
+                for s in sorted(members + others, key=lambda s: s['name'])
             }
             tenant.wait_active(self.names)
         providers = {p['uuid']: p['name'] for p in admin.providers()}
@@ -179,9 +192,11 @@ class Demo:
         for uuid in self.names:
             server = admin.server(uuid)
             host = server['OS-EXT-SRV-ATTR:host']
-            held = admin.allocations(uuid)
+            allocations = admin.allocations(uuid)
             claims = [
-                providers[p] for p, r in held.items() if model.UPLINK in r
+                providers[p]
+                for p, r in allocations.items()
+                if model.UPLINK in r
             ]
             uplinks += claims
             rows.append(
@@ -193,12 +208,12 @@ class Demo:
                     '\n'.join(
                         f'{providers[p]}: '
                         + ' '.join(f'{k}={v}' for k, v in r.items())
-                        for p, r in held.items()
+                        for p, r in allocations.items()
                     ),
                 )
             )
         self.show.table(
-            'Where each went, and what it holds in Placement',
+            'Host and allocations of each server',
             ('server', 'status', 'host', 'bridge', 'allocations'),
             rows,
         )
@@ -218,16 +233,19 @@ class Demo:
             )
         )
         plans = re.findall(r'Plan for \d+ member\(s\): .*', text)
-        self.show.table('What the filter rejected', ('host', 'why'), rejected)
+        self.show.table(
+            'Hosts that the filter rejected', ('host', 'reason'), rejected
+        )
         for plan in plans[:1]:
             self.show.say(f'the planner: {plan}')
         if scenario.SLOW_HOST not in {host for host, _ in rejected}:
             raise DemoError(f'{scenario.SLOW_HOST} was not rejected')
 
     def step_4_progress(self) -> None:
+        """Wait until all guests make progress."""
         self.show.heading('4. Real QEMU guests run')
         self.log = 'nova-compute-compute'
-        with self.show.waiting('guests boot, and report on their consoles'):
+        with self.show.waiting('progress of the guests on their consoles'):
             self.stage.wait(
                 'progress on all consoles',
                 lambda: all(self._progress(uuid) for uuid in self.names),
@@ -237,7 +255,7 @@ class Demo:
         first = {uuid: self._progress(uuid) for uuid in self.names}
         time.sleep(4)
         self.show.table(
-            'Progress, as the programs in the guests report it',
+            'Progress that the programs in the guests report',
             ('server', 'program', 'first', 'four seconds later'),
             [
                 (
@@ -251,14 +269,15 @@ class Demo:
         )
 
     def step_5_control(self) -> None:
+        """Have the agent control the members; show a timeline."""
         self.show.heading('5. The agent senses, decides and writes')
-        dry = {
+        dry_run_changes = {
             self.names[uuid]: tune.changes(self.before[uuid])
             for uuid, tune in self._cputunes().items()
         }
-        if any(dry.values()):
-            raise DemoError(f'written to in a dry run: {dry}')
-        self.show.say('with --dry-run it decided, and wrote nothing')
+        if any(dry_run_changes.values()):
+            raise DemoError(f'the dry run wrote: {dry_run_changes}')
+        self.show.say('with --dry-run, the agent decided and wrote nothing')
         self.stage.stop_agent()
         self.log = self.stage.start_agent()
         with self.show.waiting('first writes'):
@@ -266,11 +285,11 @@ class Demo:
         self._timeline()
         if self.saw_io_phase and (os.cpu_count() or 1) < 4:
             self.show.say(
-                'On two CPUs an I/O pool is one CPU wide, narrower than a '
-                'member, so the members keep their pins in the I/O phase.'
+                'On two CPUs an I/O pool has one CPU, less than a member '
+                'needs, so the members keep their pins in the I/O phase.'
             )
             self.show.say(
-                'On hosts with four CPUs or more they would move into it.'
+                'On a host with four CPUs or more they would move into it.'
             )
         now = self._cputunes()
         self._compare('virsh schedinfo and vcpupin', self.before, now)
@@ -286,15 +305,15 @@ class Demo:
         bridge = self.stage.bridge_of(self.members[0])
         number = self.stage.bridges.names.index(bridge)
         self.show.say(
-            f'packets come in by {self.stage.bridges.uplinks[number]} for '
+            f'{self.stage.bridges.uplinks[number]} receives packets for '
             f'{self.names[self.members[0]]} from second '
             f'{TRAFFIC_ROWS.start * ROW_S} to {TRAFFIC_ROWS.stop * ROW_S}'
         )
         length = TIMELINE_ROWS * ROW_S
         with self.show.waiting(f'a timeline of {length} s'):
-            for turn in range(TIMELINE_ROWS):
+            for row in range(TIMELINE_ROWS):
                 with contextlib.ExitStack() as stack:
-                    if turn in TRAFFIC_ROWS:
+                    if row in TRAFFIC_ROWS:
                         cable = self.stage.bridges.cables[number]
                         stack.enter_context(bridges.traffic(cable))
                     time.sleep(ROW_S)
@@ -303,16 +322,16 @@ class Demo:
                     vm['phase'] == 'io' for vm in vms.values()
                 )
                 for uuid, name in self.names.items():
-                    done = self._progress(uuid) or 0
+                    progress = self._progress(uuid) or 0
                     rows.append(
                         _row(
-                            (turn + 1) * ROW_S,
+                            (row + 1) * ROW_S,
                             name,
                             vms.get(uuid),
-                            done - last[uuid],
+                            progress - last[uuid],
                         )
                     )
-                    last[uuid] = done
+                    last[uuid] = progress
         self.show.table(
             'Timeline',
             (
@@ -323,9 +342,9 @@ class Demo:
                 'slice ms',
                 'quota/period ms',
                 'pins',
-                'held up us',
+                'latency us',
                 'I/O events',
-                'foreseen/threshold',
+                'predicted/threshold',
                 'progress',
             ),
             rows,
@@ -334,22 +353,23 @@ class Demo:
     def _pause(self) -> None:
         root = self.stage.cloud.root
         programs = self.stage.cloud.program('nova-vhpc-top').parent
-        self.show.say('everything runs; in another terminal, try:')
+        self.show.say('everything runs; try in another terminal:')
         for line in (
             f"virsh -c '{self.stage.virsh.uri}' list",
             f'{programs}/nova-vhpc-top --run-path {root}/agent/run',
             f'ls {root}/etc {root}/log',
         ):
             print(f'    {line}')
-        input('  Enter goes on: ')
+        input('  press Enter to continue: ')
 
-    def step_6_undo(self) -> None:
-        self.show.heading('6. Gone without a trace')
+    def step_6_restore(self) -> None:
+        """Stop and kill the agent; check the original settings."""
+        self.show.heading('6. The agent restores the original settings')
         if not self.stage.stop_agent():
             raise DemoError('the agent did not end on SIGTERM')
         self._compare_exactly('after a clean stop of the agent')
         self.log = self.stage.start_agent()
-        with self.show.waiting('started again: first writes'):
+        with self.show.waiting('first writes after a new start'):
             self._wait_for_writes()
         self.stage.kill_agent()
         written = self._cputunes()
@@ -358,25 +378,26 @@ class Demo:
             for uuid in self.members
             if written[uuid].changes(self.before[uuid])
         ]
-        self.show.say(f'kill -9: {", ".join(changed)} left as written')
-        done = self.stage.restore()
+        self.show.say(f'kill -9: {", ".join(changed)} keep the written values')
+        result = self.stage.restore()
         self.show.say(
-            f'nova-vhpc-agent --restore: exit status {done.returncode}'
+            f'nova-vhpc-agent --restore: exit status {result.returncode}'
         )
-        if done.returncode:
-            raise DemoError(done.stderr[-2000:])
+        if result.returncode:
+            raise DemoError(result.stderr[-2000:])
         self._compare_exactly('after kill -9 and --restore')
 
-    def step_7_away(self) -> None:
+    def step_7_clean_up(self) -> None:
+        """Delete the servers; check that all uplinks are free."""
         self.show.heading('7. Clean up')
         self.log = 'nova-compute-compute'
         with self.show.waiting('servers deleted'):
             self.stage.tenant.delete(self.names)
         used = [
-            one['name']
+            provider['name']
             for node in (self.node, scenario.SLOW_HOST)
-            for one in self.stage.published(node)
-            if one['usages'].get(model.UPLINK)
+            for provider in self.stage.published(node)
+            if provider['usages'].get(model.UPLINK)
         ]
         if used:
             raise DemoError(f'still claimed: {used}')
@@ -404,8 +425,8 @@ class Demo:
         now = self._cputunes()
         self._compare(title, self.before, now)
         for uuid, name in self.names.items():
-            if found := now[uuid].changes(self.before[uuid]):
-                raise DemoError(f'{name} is not as it was: {found}')
+            if changes := now[uuid].changes(self.before[uuid]):
+                raise DemoError(f'{name} is not as before: {changes}')
         self.show.say('exactly as before')
 
     def _compare(
@@ -416,17 +437,17 @@ class Demo:
     ) -> None:
         rows = []
         for uuid, name in self.names.items():
-            for when, tune in (('before', before), ('now', now)):
-                one = tune[uuid]
+            for when, cputunes in (('before', before), ('now', now)):
+                tune = cputunes[uuid]
                 rows.append(
                     (
                         name if when == 'before' else '',
                         when,
-                        one['vcpu_period'],
-                        one['vcpu_quota'],
-                        one['cpu_shares'],
-                        ' | '.join(one.pins),
-                        one.emulator,
+                        tune['vcpu_period'],
+                        tune['vcpu_quota'],
+                        tune['cpu_shares'],
+                        ' | '.join(tune.pins),
+                        tune.emulator,
                     )
                 )
         self.show.table(
@@ -445,26 +466,26 @@ class Demo:
 
 
 def _row(
-    at: int, name: str, vm: dict[str, Any] | None, progress: int
+    second: int, name: str, vm: dict[str, Any] | None, progress: int
 ) -> tuple[Any, ...]:
     if vm is None:
         return (
-            at,
+            second,
             name,
-            *('not ours', '', '', '', '', '', '', ''),
+            *('unmanaged', '', '', '', '', '', '', ''),
             progress,
         )
     quota, period = vm['quota_us'], vm['period_us']
-    slice_us, held_up = vm['slice_us'], vm['sync_latency_us']
+    slice_us, latency_us = vm['slice_us'], vm['sync_latency_us']
     return (
-        at,
+        second,
         name,
         (vm['cluster'] or '')[:8],
         vm['phase'],
         None if slice_us is None else slice_us / 1000,
         f'{(quota or 0) / 1000:.1f}/{(period or 0) / 1000:.1f}',
         ' '.join(vm['vcpu_pins'] or ()),
-        None if held_up is None else round(held_up),
+        None if latency_us is None else round(latency_us),
         vm['io_events'],
         f'{_whole(vm["predicted_events"])}/{_whole(vm["threshold_events"])}',
         progress,
@@ -476,8 +497,12 @@ def _whole(number: float | None) -> str:
 
 
 def main() -> int:
-    """Exit status 0, or that of what went wrong; cleans up in any case."""
-    # SIGINT too: in the background of a script, a shell has it ignored.
+    """Run the demo and clean up.
+
+    :returns: exit status: 0; 1 if a step failed or something is left behind;
+        130 if interrupted.
+    """
+    # SIGINT, too: a shell ignores it in programs started in the background.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.default_int_handler)
     demo = Demo()
@@ -498,9 +523,9 @@ def main() -> int:
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)
         demo.stage.halt()
-    left = show.leftovers(cloud.tag, str(cloud.root))
-    if left:
-        out.say('left behind: ' + '; '.join(left))
+    leftovers = show.find_leftovers(cloud.tag, str(cloud.root))
+    if leftovers:
+        out.say('left behind: ' + '; '.join(leftovers))
         result = result or 1
     else:
         out.say('left behind: no process, bridge, domain or namespace')
@@ -510,8 +535,7 @@ def main() -> int:
         out.say(f'logs and configuration: {cloud.root}')
     else:
         cloud.stop()
-    took = time.monotonic() - out.started
-    out.say(f'from start to end: {took:.0f} s')
+    out.say(f'duration: {time.monotonic() - out.started:.0f} s')
     print('demo: OK' if result == 0 else 'demo: FAILED', flush=True)
     return result
 
@@ -523,11 +547,11 @@ def _show_log(demo: Demo) -> None:
         return
     demo.show.say(f'the end of {daemon.log}:')
     print(daemon.tail(25))
-    # What Nova's API and scheduler say of a failed build is said better by
-    # nova-compute.
-    for other in demo.stage.cloud.keeper.daemons.values():
-        if error := other.last_error():
-            demo.show.say(f'the last error in {other.log}:')
+    # If a server fails to build, nova-compute's log has the cause, and those
+    # of nova-api and nova-scheduler do not.
+    for daemon in demo.stage.cloud.keeper.daemons.values():
+        if error := daemon.last_error():
+            demo.show.say(f'the last error in {daemon.log}:')
             print(error)
 
 

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""Start processes that cannot outlive us.
+"""Start daemons that end with the process that started them.
 
-All daemons of the embedded stack are children of one small process, which
-ends them all when standard input closes: whatever happens to the test or
-the demo, nothing is left running.
+All daemons of the embedded stack are children of one small process, the
+guard, which ends them when its standard input is closed. So nothing is left
+running, even if the test or the demo is killed.
 """
 
 import atexit
@@ -34,11 +34,14 @@ from pathlib import Path
 from nova_vhpc.testbed import supervisor
 
 _at_end: list[list[str]] = []
-"""Of the guard's own process."""
+"""Commands to run at the end; used in the guard's own process only."""
 
 
 class Daemon:
-    """One process of the stack, with its log."""
+    """A daemon of the stack.
+
+    :param log: file with the daemon's output.
+    """
 
     def __init__(self, name: str, pid: int, log: Path) -> None:
         self.name = name
@@ -46,6 +49,7 @@ class Daemon:
         self.log = log
 
     def alive(self) -> bool:
+        """Tell whether the daemon runs; a zombie does not."""
         try:
             stat = Path(f'/proc/{self.pid}/stat').read_text()
         except OSError:
@@ -53,11 +57,12 @@ class Daemon:
         return stat.rpartition(')')[2].split()[0] != 'Z'
 
     def signal(self, signum: int) -> None:
+        """Send a signal; does nothing if the daemon has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signum)
 
     def wait(self, timeout_s: float = 30) -> bool:
-        """Whether it has ended within the time."""
+        """Wait for the daemon's end; tell whether it came within the time."""
         deadline = time.monotonic() + timeout_s
         while self.alive():
             if time.monotonic() > deadline:
@@ -66,7 +71,11 @@ class Daemon:
         return True
 
     def stop(self, timeout_s: float = 30) -> bool:
-        """SIGTERM, and SIGKILL when that does not help."""
+        """End the daemon.
+
+        :param timeout_s: time between SIGTERM and SIGKILL, in seconds.
+        :returns: whether SIGTERM was enough.
+        """
         self.signal(signal.SIGTERM)
         if self.wait(timeout_s):
             return True
@@ -75,13 +84,14 @@ class Daemon:
         return False
 
     def tail(self, lines: int = 20) -> str:
+        """Return the last lines of the log."""
         return '\n'.join(self._text().splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """The last line of Nova's own at level ERROR."""
+        """Return the last message that Nova logged at level ERROR."""
         pattern = r' ERROR nova\S* \[.*?\] (\w.*)$'
-        found = re.findall(pattern, self._text(), re.M)
-        return found[-1][:500] if found else ''
+        errors = re.findall(pattern, self._text(), re.M)
+        return errors[-1][:500] if errors else ''
 
     def _text(self) -> str:
         try:
@@ -91,9 +101,11 @@ class Daemon:
 
 
 class Guard:
-    """The owner's end: starts daemons, and ends them all together.
+    """Starts daemons by the guard's process, and ends them together.
 
-    :param command: module and arguments of the process that does it.
+    :param logs: directory of the daemons' logs.
+    :param command: module and arguments of the guard's process.
+    :ivar daemons: daemons started so far, by name.
     """
 
     def __init__(
@@ -117,7 +129,10 @@ class Guard:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Daemon:
-        """Start a daemon; its output goes to ``<logs>/<name>.log``."""
+        """Start a daemon, whose output is written to ``<logs>/<name>.log``.
+
+        :raises RuntimeError: if the program cannot be started.
+        """
         log = self.logs / f'{name}.log'
         order = {
             'argv': [str(arg) for arg in argv],
@@ -125,27 +140,27 @@ class Guard:
             'log': str(log),
             'cwd': str(cwd or '/'),
         }
-        answer = self._order(order)
-        if 'error' in answer:
-            raise RuntimeError(f'{name}: {answer["error"]}')
-        daemon = Daemon(name, answer['pid'], log)
+        reply = self._send(order)
+        if 'error' in reply:
+            raise RuntimeError(f'{name}: {reply["error"]}')
+        daemon = Daemon(name, reply['pid'], log)
         self.daemons[name] = daemon
         return daemon
 
     def at_end(self, argv: Sequence[str]) -> None:
-        """Run a command when all daemons are gone; the last one first."""
-        self._order({'at_end': list(argv)})
+        """Run a command after the end of all daemons; the latest first."""
+        self._send({'at_end': list(argv)})
 
-    def _order(self, order: dict) -> dict:
+    def _send(self, order: dict) -> dict:
         with self._lock:
             if self._process is None:
-                raise RuntimeError('the guard has left')
+                raise RuntimeError('the guard has ended')
             self._process.stdin.write(json.dumps(order).encode() + b'\n')
             self._process.stdin.flush()
             return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
-        """End every daemon, and whatever they started. Idempotent."""
+        """End all daemons and their children; may be called again."""
         atexit.unregister(self.close)
         with self._lock:
             process, self._process = self._process, None
@@ -162,12 +177,14 @@ class Guard:
 
 
 def reap(*_: object) -> None:
+    """Collect the exit status of children that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def spawn(order: dict) -> dict:
+    """Start a daemon; return its ``pid``, or an ``error``."""
     log = os.open(order['log'], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.chdir(order['cwd'])
@@ -190,12 +207,12 @@ def spawn(order: dict) -> dict:
 
 
 def main() -> None:
-    """The guard's own process."""
+    """Run the guard's process."""
     supervisor.become_subreaper()
     signal.signal(signal.SIGCHLD, reap)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Only the owner's end is the end: a signal to the whole terminal
-        # must not take the daemons away below an orderly clean-up.
+        # A signal to the whole terminal must not end the daemons, which the
+        # owner still needs for its clean-up.
         signal.signal(signum, signal.SIG_IGN)
     owner = os.getppid()
     threading.Thread(
@@ -205,15 +222,15 @@ def main() -> None:
         order = json.loads(line)
         if 'at_end' in order:
             _at_end.append(order['at_end'])
-            answer = {}
+            reply = {}
         else:
-            answer = spawn(order)
-        print(json.dumps(answer), flush=True)
+            reply = spawn(order)
+        print(json.dumps(reply), flush=True)
     _end()
 
 
 def _watch(owner: int) -> None:
-    # A forked child of the owner may hold the pipe open.
+    # The pipe is no sign if a forked child of the owner keeps it open.
     while os.getppid() == owner:
         time.sleep(1)
     _end()

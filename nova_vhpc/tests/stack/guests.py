@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What stands in libvirt for a domain, read the way ``virsh`` does."""
+"""Read a domain's settings by ``virsh`` and a guest's progress."""
 
 import contextlib
 import dataclasses
@@ -23,14 +23,14 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Cputune:
-    """All that anybody could have changed of one domain's CPU settings.
+    """CPU settings of a running domain.
 
-    :ivar scheduler: ``virsh schedinfo``.
+    :ivar scheduler: output of ``virsh schedinfo``.
     :ivar pins: host CPUs of each vCPU, as ``virsh vcpupin`` shows them.
-    :ivar emulator: the same of the emulator threads.
-    :ivar xml: the ``<cputune>`` element of the live domain, without the
-        pins: libvirt has no call to take a pin away, so what is left of
-        one is a pin to all CPUs, which is what ``pins`` then shows.
+    :ivar emulator: host CPUs of the emulator threads.
+    :ivar xml: the ``<cputune>`` element without pins. libvirt has no call
+        that removes a pin, so a restored domain has a pin to all CPUs in its
+        XML, which ``pins`` shows exactly like no pin.
     """
 
     scheduler: tuple[tuple[str, str], ...]
@@ -39,31 +39,36 @@ class Cputune:
     xml: str
 
     def __getitem__(self, name: str) -> str:
+        """Return a value of ``virsh schedinfo``."""
         return dict(self.scheduler)[name]
 
     def changes(self, other: 'Cputune') -> list[str]:
-        """What differs in another reading, in words."""
-        found = [
+        """Return the differences to another reading, in words."""
+        changes = [
             f'{name}: {value} -> {other[name]}'
             for name, value in self.scheduler
             if other[name] != value
         ]
         if self.pins != other.pins:
-            found.append(f'pins: {self.pins} -> {other.pins}')
+            changes.append(f'pins: {self.pins} -> {other.pins}')
         if self.emulator != other.emulator:
-            found.append(f'emulator: {self.emulator} -> {other.emulator}')
-        if not found and self.xml != other.xml:
-            found.append(f'xml: {self.xml} -> {other.xml}')
-        return found
+            changes.append(f'emulator: {self.emulator} -> {other.emulator}')
+        if not changes and self.xml != other.xml:
+            changes.append(f'xml: {self.xml} -> {other.xml}')
+        return changes
 
 
 class Virsh:
-    """The command line client on one libvirtd."""
+    """The program ``virsh``, connected to one libvirtd."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
     def __call__(self, *words: str) -> str:
+        """Run a command of virsh and return its output.
+
+        :raises subprocess.CalledProcessError: if it fails.
+        """
         return subprocess.run(
             ('virsh', '-q', '-c', self.uri, *words),
             check=True,
@@ -73,31 +78,31 @@ class Virsh:
         ).stdout
 
     def domains(self) -> list[str]:
-        """Uuids of the running domains."""
+        """Return the UUIDs of the running domains."""
         return self('list', '--uuid').split()
 
     def taps(self) -> set[str]:
-        """Host ends of all domains' NICs; what is known if libvirt fails."""
-        found: set[str] = set()
+        """Return the taps of all domains; those read so far if virsh fails."""
+        taps: set[str] = set()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             for uuid in self('list', '--all', '--uuid').split():
-                found.update(re.findall(r'\btap\S+', self('domiflist', uuid)))
-        return found
+                taps.update(re.findall(r'\btap\S+', self('domiflist', uuid)))
+        return taps
 
     def cputune(self, uuid: str) -> Cputune:
-        """Live settings of one domain.
+        """Return the settings of a running domain.
 
-        :raises subprocess.CalledProcessError: no such domain.
+        :raises subprocess.CalledProcessError: if there is no such domain.
         """
         xml = self('dumpxml', uuid)
-        found = re.search('<cputune>.*</cputune>', xml, re.DOTALL)
+        element = re.search('<cputune>.*</cputune>', xml, re.DOTALL)
         return Cputune(
             scheduler=tuple(
                 _pairs(self('schedinfo', uuid, '--live'), ':'),
             ),
             pins=tuple(p for _, p in _pairs(self('vcpupin', uuid, '--live'))),
             emulator=self('emulatorpin', uuid, '--live').split()[-1],
-            xml=_without_pins(found[0] if found else ''),
+            xml=_without_pins(element[0] if element else ''),
         )
 
 
@@ -116,13 +121,13 @@ def _pairs(text: str, separator: str | None = None) -> list[tuple[str, str]]:
 
 
 class Console:
-    """Progress of a guest, from the log of its serial console."""
+    """The log of a guest's serial console."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def progress(self) -> int | None:
-        """Work done since the guest's start; None before its first line."""
+        """Return the last reported progress; None before the first."""
         try:
             with self.path.open('rb') as source:
                 source.seek(max(0, self.path.stat().st_size - 4096))

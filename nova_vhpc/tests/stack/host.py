@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""One compute host in a container: libvirtd, nova-compute, the agent."""
+"""A compute host in a container, with libvirtd and the agent."""
 
 import os
 import time
@@ -38,10 +38,11 @@ host_uuid = "{uuid}"
 
 
 class Host:
-    """Its processes, and what libvirt and the agent there say.
+    """A compute host.
 
-    :param root: a directory of its own; its name is the host's.
-    :param logs: where the output of its processes goes.
+    :param root: directory of the host's files; its name is the host's name.
+    :param logs: directory of the logs of the host's processes.
+    :ivar agent: the agent if it was started and not stopped, else None.
     """
 
     def __init__(self, root: Path, logs: Path) -> None:
@@ -49,16 +50,17 @@ class Host:
         self.name = root.name
         self.logs = logs
         self.agent: guard.Daemon | None = None
-        self._box: container.Container | None = None
-        self._runs = 0
+        self._container: container.Container | None = None
+        self._spawned = 0
 
     @property
     def uri(self) -> str:
-        """Of its libvirt, from everywhere on this machine."""
+        """libvirt's URI, valid inside and outside of the container."""
         return libvirtd.uri_of(self._socket)
 
     @property
     def virsh(self) -> guests.Virsh:
+        """The program ``virsh``, connected to the host's libvirtd."""
         return guests.Virsh(self.uri)
 
     @property
@@ -66,9 +68,9 @@ class Host:
         return self.root / 'sock' / 'libvirt-sock'
 
     def start(self) -> None:
-        """Make the container, and start libvirtd in it.
+        """Create the container and start libvirtd in it.
 
-        :raises libvirtd.LibvirtdError: it does not answer.
+        :raises libvirtd.LibvirtdError: if libvirtd does not answer.
         """
         for name in ('sock', 'etc'):
             (self.root / name).mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,7 @@ class Host:
         (self.root / 'etc' / 'qemu.conf').write_text(libvirtd.QEMU_CONF)
         self._install_hook()
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._box = container.Container(self.logs, self.root, self.name)
+        self._container = container.Container(self.logs, self.root, self.name)
         self.spawn(
             'libvirtd',
             'libvirtd',
@@ -95,9 +97,10 @@ class Host:
         )
 
     def _install_hook(self) -> None:
-        """As the documentation says, but without the program that it calls.
+        """Install the hook as documented, but not the program it calls.
 
-        libvirtd looks for hooks but once.
+        libvirtd looks for hooks at its start only. ``use_hook`` installs the
+        program later.
         """
         hook = self.root / 'etc' / 'hooks' / 'qemu.d' / 'nova-vhpc'
         hook.parent.mkdir(parents=True)
@@ -113,84 +116,91 @@ class Host:
         return self.root / 'nova-vhpc-hook'
 
     def use_hook(self, program: Path) -> None:
-        """Have libvirtd ask nova-vhpc-hook from now on."""
+        """Install the program that the hook calls."""
         self._hook_program.symlink_to(program)
 
     def use_no_hook(self) -> None:
+        """Remove the program that the hook calls."""
         self._hook_program.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """End all that runs there. Idempotent."""
-        box, self._box = self._box, None
-        if box is not None:
-            box.close()
+        """End all processes of the host; may be called again."""
+        running, self._container = self._container, None
+        if running is not None:
+            running.close()
 
     def spawn(
         self,
-        what: str,
+        program: str,
         *argv: str | Path,
         env: Mapping[str, str] | None = None,
     ) -> guard.Daemon:
-        """Start a process there."""
-        if self._box is None:
-            raise RuntimeError(f'{self.name} is not up')
-        self._runs += 1
-        name = f'{self.name}-{what}-{self._runs}'
-        return self._box.start(name, argv, env)
+        """Start a daemon on the host.
+
+        :param program: part of the daemon's name and of its log's.
+        :raises RuntimeError: if the host was not started.
+        """
+        if self._container is None:
+            raise RuntimeError(f'host {self.name} was not started')
+        self._spawned += 1
+        name = f'{self.name}-{program}-{self._spawned}'
+        return self._container.start(name, argv, env)
 
     def start_agent(self, program: Path, conf: Path) -> None:
+        """Start nova-vhpc-agent with a configuration file."""
         self.agent = self.spawn('agent', program, '--config-file', conf)
 
     def stop_agent(self, timeout_s: float = 30) -> bool:
-        """Stop it as systemd does.
+        """Stop the agent as systemd does.
 
-        :returns: whether SIGTERM sufficed.
+        :returns: whether SIGTERM was enough.
         """
         agent, self.agent = self.agent, None
         return agent is None or agent.stop(timeout_s)
 
     @property
     def run_path(self) -> Path:
-        """Of the agent."""
+        """The agent's ``run_path``."""
         return self.root / 'agent' / 'run'
 
     @property
     def state_path(self) -> Path:
-        """Of the agent."""
+        """The agent's ``state_path``."""
         return self.root / 'agent' / 'state'
 
     def journal(self) -> set[str]:
-        """Uuids of the VMs that the agent has records of."""
+        """Return the UUIDs of the servers that have a journal record."""
         return {path.stem for path in self.state_path.glob('journal/*.json')}
 
     def vm(self, server: str) -> dict[str, Any]:
-        """What the agent says of a VM; nothing of one that it has not."""
+        """Return the agent's status of a server; empty if unmanaged."""
         try:
-            seen = status_socket.fetch(
+            status = status_socket.fetch(
                 status_socket.socket_path(str(self.run_path)), 60
             )
         except OSError:
             return {}
-        return next((vm for vm in seen['vms'] if vm['uuid'] == server), {})
+        return next((vm for vm in status['vms'] if vm['uuid'] == server), {})
 
     def log(self) -> str:
-        """The agents' log there, of all runs."""
-        found = sorted(
+        """Return the logs of all runs of the agent, oldest first."""
+        paths = sorted(
             self.logs.glob(f'{self.name}-agent-*.log'), key=os.path.getmtime
         )
-        return ''.join(path.read_text(errors='replace') for path in found)
+        return ''.join(path.read_text(errors='replace') for path in paths)
 
 
 def wait(
     what: str, condition: Callable[[], Any], timeout_s: float = 60
 ) -> Any:
-    """Until a condition gives something true.
+    """Wait until a condition is true, and return its value.
 
-    :raises TimeoutError: naming what was waited for.
+    :param what: description of the condition, for the error.
+    :raises TimeoutError: if it is not true within the time.
     """
     deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
+    while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
         time.sleep(0.2)
-    return found
+    return value

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""A stand-in for Neutron: enough for Nova to give guests NICs on bridges.
+"""A stand-in for Neutron, sufficient to give guests NICs on bridges.
 
-A port is of vif_type ``tap``: Nova makes the tap, and a network agent
-attaches it to a bridge. :class:`Network` plays that agent as well: it
+Ports have the vif_type ``tap``: Nova creates the tap, and a network agent
+attaches it to a bridge. :class:`Network` does the agent's work, too: it
 attaches the tap to the bridge of the uplink that the server has claimed in
 Placement.
 """
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 Query = dict[str, list[str]]
-Answer = tuple[int, dict[str, Any]]
+Response = tuple[int, dict[str, Any]]
 
 _FILTERS = (
     'id',
@@ -45,9 +45,10 @@ _FILTERS = (
 
 
 class Network:
-    """State and routes; called under the server's lock.
+    """State and routes of the stand-in; callers hold the server's lock.
 
-    :param claims: uuids of the providers that a server has allocations of.
+    :param claims: returns the UUIDs of the providers that a server has
+        allocations from.
     """
 
     def __init__(self, claims: Callable[[str], set[str]]) -> None:
@@ -57,7 +58,10 @@ class Network:
         self.ports: dict[str, dict[str, Any]] = {}
         self._addresses = itertools.count(10)
 
-    def serve(self, method: str, path: str, query: Query, body: Any) -> Answer:
+    def serve(
+        self, method: str, path: str, query: Query, body: Any
+    ) -> Response:
+        """Return status and body of the response to a request."""
         match = re.fullmatch('/v2.0/([a-z-]+)(?:/([^/]+))?(/.*)?', path)
         if match is None:
             return 200, {'versions': [_VERSION]}
@@ -81,29 +85,29 @@ class Network:
             return 200, {'security_groups': []}
         return 200, {kind.replace('-', '_'): []}
 
-    def _show(self, kind: str, key: str | None, query: Query) -> Answer:
-        things = getattr(self, kind)
+    def _show(self, kind: str, key: str | None, query: Query) -> Response:
+        resources = getattr(self, kind)
         if key is not None:
-            if key not in things:
+            if key not in resources:
                 return 404, _not_found(kind, key)
-            return 200, {kind[:-1]: things[key]}
-        wanted = {k: v for k, v in query.items() if k in _FILTERS}
+            return 200, {kind[:-1]: resources[key]}
+        filters = {k: v for k, v in query.items() if k in _FILTERS}
         if kind == 'networks':
-            wanted.pop('tenant_id', None)
+            filters.pop('tenant_id', None)
         return 200, {
             kind: [
-                thing
-                for thing in things.values()
-                if all(thing.get(k) in v for k, v in wanted.items())
+                resource
+                for resource in resources.values()
+                if all(resource.get(k) in v for k, v in filters.items())
             ]
         }
 
-    def _make_network(self, asked: dict[str, Any]) -> Answer:
+    def _make_network(self, fields: dict[str, Any]) -> Response:
         key, subnet = str(uuid.uuid4()), str(uuid.uuid4())
         number = len(self.networks)
         self.networks[key] = {
             'id': key,
-            'name': asked['name'],
+            'name': fields['name'],
             'tenant_id': 'admin',
             'shared': True,
             'router:external': False,
@@ -112,13 +116,13 @@ class Network:
             'subnets': [subnet],
             'port_security_enabled': False,
             'mtu': 1500,
-            'vhpc:bridges': asked['vhpc:bridges'],
+            'vhpc:bridges': fields['vhpc:bridges'],
         }
         self.subnets[subnet] = {
             'id': subnet,
             'network_id': key,
             'tenant_id': 'admin',
-            'name': asked['name'],
+            'name': fields['name'],
             'cidr': f'10.99.{number}.0/24',
             'ip_version': 4,
             'enable_dhcp': False,
@@ -130,19 +134,19 @@ class Network:
         return 201, {'network': self.networks[key]}
 
     def _change_port(
-        self, method: str, key: str | None, asked: dict[str, Any]
-    ) -> Answer:
+        self, method: str, key: str | None, fields: dict[str, Any]
+    ) -> Response:
         if method == 'POST':
             key = str(uuid.uuid4())
-            self.ports[key] = self._new_port(key, asked['network_id'])
+            self.ports[key] = self._new_port(key, fields['network_id'])
         elif key not in self.ports:
             return 404, _not_found('ports', key)
         if method == 'DELETE':
             del self.ports[key]
             return 204, {}
         port = self.ports[key]
-        port.update(asked)
-        if asked.get('binding:host_id'):
+        port.update(fields)
+        if fields.get('binding:host_id'):
             bridges = self.networks[port['network_id']]['vhpc:bridges']
             threading.Thread(
                 target=self._attach,
@@ -153,7 +157,11 @@ class Network:
 
     def _attach(self, tap: str, server: str, bridges: dict[str, str]) -> None:
         claimed = self._claims(server)
-        own = [bridges[one] for one in bridges if one in claimed]
+        own = [
+            bridge
+            for provider, bridge in bridges.items()
+            if provider in claimed
+        ]
         attach(tap, own[0] if own else next(iter(bridges.values())))
 
     def _new_port(self, key: str, network: str) -> dict[str, Any]:
@@ -183,23 +191,26 @@ class Network:
 
 
 def claims_in(placement: str, token: str, server: str) -> set[str]:
-    """Providers that a server has allocations of."""
+    """Return the UUIDs of the providers that a server has allocations from.
+
+    :param placement: URL of Placement.
+    """
     request = urllib.request.Request(
         f'{placement}/allocations/{server}', headers={'X-Auth-Token': token}
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return set(json.load(answer)['allocations'])
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return set(json.load(response)['allocations'])
 
 
 def attach(tap: str, bridge: str, timeout_s: float = 60) -> None:
-    """What a Neutron agent does once Nova has made the tap."""
+    """Attach a tap to a bridge, like a Neutron agent, once Nova made it."""
     deadline = time.monotonic() + timeout_s
     while not Path('/sys/class/net', tap).exists():
         if time.monotonic() > deadline:
             return
         time.sleep(0.1)
-    for what in (('master', bridge), ('up',)):
-        subprocess.run(('ip', 'link', 'set', tap, *what), check=False)
+    for setting in (('master', bridge), ('up',)):
+        subprocess.run(('ip', 'link', 'set', tap, *setting), check=False)
 
 
 def _not_found(kind: str, key: str | None) -> dict[str, Any]:

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""The main job's props, shared by demo and functional tests.
+"""The scenario of the main job, for the demo and the functional tests.
 
-Bridges with uplinks, images, flavors, a second host whose uplinks are too
-slow, and ``nova-vhpc-agent`` as a process of its own.
+It has a cloud with bridges, uplinks, images and flavors, a second host whose
+uplinks are too slow, and the program ``nova-vhpc-agent``.
 """
 
 import contextlib
@@ -29,9 +29,8 @@ from typing import Any, Self
 from keystoneauth1 import adapter
 
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.placement import client as placement
 from nova_vhpc.placement import publisher
-from nova_vhpc.testbed import guest, image
+from nova_vhpc.placement.client import PlacementClient
 from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
 from nova_vhpc.topology import model
 
@@ -50,10 +49,10 @@ FLAVOR: Mapping[str, str] = {
     'quota:cpu_period': '100000',
     'quota:cpu_quota': '30000',
 }
-"""Of a virtual cluster's members; see doc/source/admin.
+"""Extra specs of a virtual cluster's members; see doc/source/admin.
 
-The quotas of all guests together leave a good half of a CPU to the cloud:
-two CPUs are all that there may be.
+The quotas of all guests leave more than half a CPU to the cloud's services,
+even if the machine has only two CPUs.
 """
 
 PLAIN_FLAVOR: Mapping[str, str] = {
@@ -61,8 +60,10 @@ PLAIN_FLAVOR: Mapping[str, str] = {
     'quota:cpu_quota': '10000',
     'trait:COMPUTE_NET_VIF_MODEL_VIRTIO': 'required',
 }
-"""Of the server that has nothing to do with us. The trait is one of the host
-that runs guests: with the members' RAM in use there, the slow one is emptier.
+"""Extra specs of the server without ``vhpc:`` specs.
+
+Only the host that runs guests has the trait. Without it, Nova would choose the
+slow host, which has more free RAM once the members run.
 """
 
 
@@ -70,7 +71,11 @@ Servers = list[dict[str, Any]]
 
 
 class Scenario:
-    """A cloud with everything that the main job needs, and its agent."""
+    """A cloud with everything that the main job needs, and its agent.
+
+    :param say: called with a line of text when a step of the start is done.
+    :ivar images: IDs of the images, by workload.
+    """
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.cloud = cloud.Cloud((SLOW_HOST,), say)
@@ -93,6 +98,7 @@ class Scenario:
         self.stop()
 
     def start(self) -> None:
+        """Start the cloud and create everything but flavors and servers."""
         self.make_bridges()
         self.cloud.start()
         self.add_images()
@@ -100,48 +106,39 @@ class Scenario:
         self.make_network()
 
     def make_bridges(self) -> None:
+        """Create the bridges, which are removed even if the caller dies."""
         for name in (*self.bridges.names, *self.bridges.uplinks):
             self.cloud.keeper.at_end(('ip', 'link', 'delete', name))
         self.bridges.make()
 
     def stop(self) -> None:
-        """End and remove everything. Idempotent."""
+        """End and remove everything; may be called again."""
         self.halt()
         self.cloud.stop()
 
     def halt(self) -> None:
-        """End everything; keep the logs."""
+        """End everything, keep the logs; may be called again."""
         taps = self.virsh.taps()
         self.cloud.halt()
         self.bridges.remove(taps)
 
     @property
     def admin(self) -> client.Client:
+        """A REST client with the rights of an administrator."""
         return self.cloud.client('admin')
 
     @property
     def tenant(self) -> client.Client:
+        """A REST client with the rights of a tenant."""
         return self.cloud.client('tenant')
 
     def add_images(self) -> None:
-        """A blank disk, with kernel and initramfs of our own making."""
-        built = image.build_image()
-        kernel = self.cloud.add_image('kernel', built.kernel)
-        initrd = self.cloud.add_image('ramdisk', built.initrd)
-        blank = self.cloud.root / 'blank.raw'
-        with blank.open('wb') as disk:
-            disk.truncate(1 << 20)
+        """Add an image for each workload."""
         for workload in ('barrier', 'hog'):
-            self.images[workload] = self.cloud.add_image(
-                workload,
-                blank,
-                kernel_id=kernel,
-                ramdisk_id=initrd,
-                os_command_line=guest.kernel_cmdline(workload, workload),
-            )
+            self.images[workload] = self.cloud.add_guest_image(workload)
 
     def publish_slow_host(self) -> None:
-        """Play the agent of a host whose uplinks are too slow."""
+        """Publish slow uplinks, as the agent of the second host would."""
         topology = model.HostTopology(
             node=SLOW_HOST,
             bridges=tuple(
@@ -161,12 +158,16 @@ class Scenario:
             ),
         )
         adaptor = adapter.Adapter(self.admin.session, 'placement')
-        publisher.Publisher(
-            placement.PlacementClient(adaptor), [SLOW_HOST]
-        ).publish(topology, model.stamp(time.time()))
+        publisher.Publisher(PlacementClient(adaptor), [SLOW_HOST]).publish(
+            topology, model.stamp(time.time())
+        )
 
     def make_network(self) -> None:
-        """A network on our bridges: each NIC on its server's own uplink."""
+        """Create a network on the bridges.
+
+        The stand-in of Neutron attaches each NIC to the bridge of the uplink
+        that its server has claimed.
+        """
         node = socket.gethostname()
         bridges = {
             model.provider_uuid(node, bridge, uplink): bridge
@@ -175,11 +176,13 @@ class Scenario:
             )
         }
         body = {'network': {'name': 'fabric', 'vhpc:bridges': bridges}}
-        made = self.admin.request('network', 'POST', '/v2.0/networks', body)
-        self.networks = [{'uuid': made['network']['id']}]
+        response = self.admin.request(
+            'network', 'POST', '/v2.0/networks', body
+        )
+        self.networks = [{'uuid': response['network']['id']}]
 
     def boot_cluster(self, name: str, group: str, count: int = 2) -> Servers:
-        """Members of a virtual cluster, with one create."""
+        """Create the members of a virtual cluster with one request."""
         return self.tenant.boot(
             name,
             'vhpc',
@@ -190,7 +193,7 @@ class Scenario:
         )
 
     def bridge_of(self, server: str) -> str | None:
-        """The bridge that a server's only NIC is on; None without one."""
+        """Return the bridge of a server's only NIC; None without one."""
         words = self.virsh('domiflist', server).split()
         if not words:
             return None
@@ -198,12 +201,12 @@ class Scenario:
         return link.resolve().name if link.exists() else None
 
     def console(self, server: str) -> guests.Console:
-        """The console log that nova-compute keeps of a server."""
-        where = self.cloud.root / 'compute' / 'instances' / server
-        return guests.Console(where / 'console.log')
+        """Return the console log of a server."""
+        instances = self.cloud.root / 'compute' / 'instances'
+        return guests.Console(instances / server / 'console.log')
 
     def write_agent_conf(self, **control: Any) -> Path:
-        """nova-vhpc.conf as an operator writes it.
+        """Write nova-vhpc.conf as an operator does, and return its path.
 
         :param control: options of ``[vhpc_control]``.
         """
@@ -237,14 +240,16 @@ class Scenario:
         )
 
     def agent_command(self, *options: str) -> list[str]:
+        """Return the command line of ``nova-vhpc-agent``."""
         conf = self.cloud.root / 'etc' / 'nova-vhpc.conf'
         program = self.cloud.program('nova-vhpc-agent')
         return [str(program), '--config-file', str(conf), *options]
 
     def start_agent(self, *options: str) -> str:
-        """Start ``nova-vhpc-agent``, perhaps with ``--dry-run``.
+        """Start ``nova-vhpc-agent``.
 
-        :returns: the daemon's name in the cloud.
+        :param options: command line options, like ``--dry-run``.
+        :returns: name of the daemon in the cloud.
         """
         self._agents += 1
         name = f'agent-{self._agents}'
@@ -253,21 +258,22 @@ class Scenario:
         return name
 
     def stop_agent(self, timeout_s: float = 30) -> bool:
-        """Stop it as systemd does.
+        """Stop the agent as systemd does.
 
-        :returns: whether SIGTERM sufficed.
+        :returns: whether SIGTERM was enough.
         """
         self._running = ''
         return self.cloud.daemon(f'agent-{self._agents}').stop(timeout_s)
 
     def kill_agent(self) -> None:
+        """Kill the agent with SIGKILL."""
         self._running = ''
         daemon = self.cloud.daemon(f'agent-{self._agents}')
         daemon.signal(signal.SIGKILL)
         daemon.wait()
 
     def restore(self) -> subprocess.CompletedProcess[str]:
-        """``nova-vhpc-agent --restore``, as systemd's ExecStopPost."""
+        """Run ``nova-vhpc-agent --restore``, like systemd's ExecStopPost."""
         return subprocess.run(
             self.agent_command('--restore'),
             capture_output=True,
@@ -276,11 +282,12 @@ class Scenario:
         )
 
     def agent_status(self) -> dict[str, Any]:
-        """What the agent tells of itself.
+        """Return the agent's status.
 
-        Patient: emulated guests and a whole cloud share two CPUs here.
+        The agent gets a minute to answer, because emulated guests and a whole
+        cloud may share two CPUs.
 
-        :raises OSError: there is no agent, or it does not answer.
+        :raises OSError: if the agent does not run or does not answer.
         """
         run_path = self.cloud.root / 'agent' / 'run'
         return status_socket.fetch(
@@ -288,12 +295,12 @@ class Scenario:
         )
 
     def has_published(self) -> bool:
-        """Whether the agent says that all its uplinks are in Placement."""
+        """Tell whether the agent reports that its uplinks are published."""
         try:
-            found = self.agent_status()['publishing']['state']
+            state = self.agent_status()['publishing']['state']
         except OSError:
             return False
-        return bool(found == 'published')
+        return bool(state == 'published')
 
     def _check_agent(self) -> None:
         if self._running and not self.cloud.daemon(self._running).alive():
@@ -301,13 +308,13 @@ class Scenario:
             raise cloud.StackError(f'{name} has ended')
 
     def published(self, node: str) -> list[dict[str, Any]]:
-        """Uplink providers of one compute node in Placement."""
+        """Return the uplink providers of a compute node in Placement."""
         prefix = f'{node}:vhpc:'
         return [
-            one
-            for one in self.admin.providers()
-            if one['name'].startswith(prefix)
-            and model.UPLINK in one['inventories']
+            provider
+            for provider in self.admin.providers()
+            if provider['name'].startswith(prefix)
+            and model.UPLINK in provider['inventories']
         ]
 
     def wait(
@@ -317,16 +324,20 @@ class Scenario:
         timeout_s: float = 60,
         pause_s: float = 0.3,
     ) -> Any:
-        """Until a condition gives something true.
+        """Wait until a condition is true, and return its value.
 
-        :raises TimeoutError: naming what was waited for.
-        :raises StackError: a daemon that must run has ended.
+        :param what: description of the condition, for the error.
+        :param condition: may fail with ``CalledProcessError``, which counts
+            as false.
+        :param pause_s: time between two calls, in seconds.
+        :raises TimeoutError: if it is not true within the time.
+        :raises StackError: if the agent has ended.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             with contextlib.suppress(subprocess.CalledProcessError):
-                if found := condition():
-                    return found
+                if value := condition():
+                    return value
             self._check_agent()
             if time.monotonic() > deadline:
                 raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""How the demo talks: steps with a progress line, and tables."""
+"""Output of the demo: headings, progress lines and tables."""
 
 import contextlib
 import os
@@ -26,12 +26,12 @@ import rich.console
 import rich.table
 
 _WIDTH = 132
-_NEWS_EVERY_S = 15.0
-"""How often a long step says so where there is no terminal."""
+_PROGRESS_EVERY_S = 15.0
+"""Seconds between two progress lines if the output is not a terminal."""
 
 
 class Show:
-    """Prints for people; on a terminal with a live line of progress."""
+    """Prints text and tables, on a terminal with a live progress line."""
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
@@ -42,16 +42,18 @@ class Show:
         self.step_name = ''
 
     def heading(self, text: str) -> None:
+        """Begin a step."""
         self.step_name = text
         self.console.print()
         self.console.rule(f'[bold]{text}', align='left')
 
     def say(self, text: str) -> None:
+        """Print a line."""
         self.console.print(f'  {text}', markup=False)
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """A progress line with the elapsed seconds, for a long step."""
+        """Show a progress line during a ``with`` block."""
         begun = time.monotonic()
         with self._live(what, begun):
             yield
@@ -59,18 +61,18 @@ class Show:
 
     @contextlib.contextmanager
     def _live(self, what: str, begun: float) -> Iterator[None]:
-        over = threading.Event()
+        stop = threading.Event()
 
         def elapsed() -> str:
             return f'{what}... {time.monotonic() - begun:.0f} s'
 
         def update() -> None:
             if not self.console.is_terminal:
-                while not over.wait(_NEWS_EVERY_S):
+                while not stop.wait(_PROGRESS_EVERY_S):
                     self.say(elapsed())
                 return
             with self.console.status(elapsed()) as status:
-                while not over.wait(0.5):
+                while not stop.wait(0.5):
                     status.update(elapsed())
 
         thread = threading.Thread(target=update, daemon=True)
@@ -78,7 +80,7 @@ class Show:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             thread.join()
 
     def table(
@@ -87,7 +89,7 @@ class Show:
         columns: Sequence[str],
         rows: Iterable[Sequence[Any]],
     ) -> None:
-        """Numbers to the right, everything else to the left."""
+        """Print a table; columns of numbers are aligned to the right."""
         rows = [[_text(cell) for cell in row] for row in rows]
         table = rich.table.Table(
             title=title,
@@ -118,9 +120,13 @@ def _text(cell: Any) -> str:
     return str(cell).replace('[', r'\[')
 
 
-def leftovers(tag: str, root: str) -> list[str]:
-    """Processes, links, control groups and namespaces that name a stack."""
-    found = []
+def find_leftovers(tag: str, root: str) -> list[str]:
+    """Return the processes, links, control groups and namespaces of a stack.
+
+    :param tag: tag of the stack.
+    :param root: directory of the stack.
+    """
+    leftovers = []
     for entry in os.listdir('/proc'):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
@@ -128,22 +134,22 @@ def leftovers(tag: str, root: str) -> list[str]:
             with open(f'/proc/{entry}/cmdline', 'rb') as source:
                 command = source.read().replace(b'\0', b' ').decode()
             if f'{root}/' in command:
-                found.append(f'process {entry}: {command[:80]}')
-    found += [
+                leftovers.append(f'process {entry}: {command[:80]}')
+    leftovers += [
         f'link {name}'
         for name in os.listdir('/sys/class/net')
         if name.startswith(tag)
     ]
-    for where, names, _ in os.walk('/sys/fs/cgroup'):
-        found += [
-            f'control group {where}/{name}'
+    for folder, names, _ in os.walk('/sys/fs/cgroup'):
+        leftovers += [
+            f'control group {folder}/{name}'
             for name in names
             if f'-{tag}-' in name
         ]
     with contextlib.suppress(FileNotFoundError):
-        found += [
+        leftovers += [
             f'network namespace {name}'
             for name in os.listdir('/run/netns')
             if tag in name
         ]
-    return found
+    return leftovers

@@ -11,14 +11,14 @@
 # under the License.
 
 
-"""Stand-ins for identity, image and network, in one small process.
+"""Stand-ins for Keystone, Glance and Neutron, in one small process.
 
 Run as ``python -m nova_vhpc.tests.stack.standins STATE PORT``. STATE is a
-directory; ``images.json`` in it maps image ids to Glance's properties plus
-``path``, the file with the bits, and ``catalog.json`` holds Keystone's
-service catalog. The released keystonemiddleware, keystoneauth,
-glanceclient and neutronclient talk to it, so nova and placement run with
-the very configuration files that a real cloud has.
+directory. Its ``images.json`` maps image IDs to Glance's properties plus
+``path``, the file with the content; its ``catalog.json`` is Keystone's service
+catalog. The released keystonemiddleware, keystoneauth, glanceclient and
+neutronclient use these stand-ins, so nova and placement have configuration
+files like those of a real cloud.
 """
 
 import datetime
@@ -40,11 +40,11 @@ USERS = {
     'admin': ('admin', 'member', 'reader'),
     'nova': ('admin', 'service'),
     'placement': ('admin', 'service'),
-    # What doc/source/install tells operators to give to the agent.
+    # The roles that doc/source/install asks an operator to give the agent.
     'vhpc-agent': ('admin', 'service'),
     'tenant': ('member', 'reader'),
 }
-"""User, who is a member of the project of the same name -> roles."""
+"""Roles of each user in the project of the same name."""
 
 PASSWORD = 'secret'
 
@@ -69,18 +69,23 @@ _BASE_PROPERTIES = (
     'self',
     'schema',
 )
-"""What Glance's schema calls its own; the rest are image properties."""
+"""Base properties of Glance's schema; all others are image properties."""
 
 
 def hex_id(name: str) -> str:
+    """Return an ID that looks like Keystone's, the same for the same name."""
     return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
 
 
 class State:
-    """What the stand-ins know; shared by all requests."""
+    """State of the stand-ins, shared by all requests.
 
-    def __init__(self, where: Path, url: str) -> None:
-        self.where = where
+    :param folder: the directory STATE.
+    :param url: URL of this process.
+    """
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
         self.url = url
         self.tokens: dict[str, dict[str, Any]] = {}
         self.network = network.Network(self._claims)
@@ -96,9 +101,11 @@ class State:
         return network.claims_in(placement, token, server)
 
     def images(self) -> dict[str, dict[str, Any]]:
-        return json.loads((self.where / 'images.json').read_text())
+        """Return the properties of all images, by ID."""
+        return json.loads((self.folder / 'images.json').read_text())
 
     def issue(self, user: str) -> tuple[str, dict[str, Any]]:
+        """Issue a token and return its key and content."""
         now = datetime.datetime.now(datetime.UTC)
         domain = {'id': 'default', 'name': 'Default'}
         token = {
@@ -106,7 +113,7 @@ class State:
             'user': {'id': hex_id(user), 'name': user, 'domain': domain},
             'project': {'id': hex_id(user), 'name': user, 'domain': domain},
             'roles': [{'id': hex_id(r), 'name': r} for r in USERS[user]],
-            'catalog': json.loads((self.where / 'catalog.json').read_text()),
+            'catalog': json.loads((self.folder / 'catalog.json').read_text()),
             'issued_at': now.strftime('%Y-%m-%dT%H:%M:%S.%fZ'),
             'expires_at': (now + datetime.timedelta(hours=8)).strftime(
                 '%Y-%m-%dT%H:%M:%S.%fZ'
@@ -119,7 +126,7 @@ class State:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Routes by path prefix: /v3 identity, /image, /network."""
+    """Serves requests for /v3 (Keystone), /image and /network."""
 
     protocol_version = 'HTTP/1.1'
     state: State
@@ -152,10 +159,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._image(method, path.removeprefix('/image'))
         elif path.startswith('/network'):
             with self.state.lock:
-                status, answer = self.state.network.serve(
+                status, response = self.state.network.serve(
                     method, path.removeprefix('/network'), query, body
                 )
-            self._json(status, answer)
+            self._json(status, response)
         else:
             self._json(404, {'error': {'message': f'no {path}'}})
 
@@ -197,7 +204,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         images = self.state.images()
         match = re.fullmatch('/v2/images/([^/]+)(/file)?', path)
         if path == '/v2/images':
-            shown = [self._shown(i, images[i]) for i in images]
+            shown = [self._shown(*item) for item in images.items()]
             self._json(200, {'images': shown})
         elif path == '/v2/schemas/image':
             self._json(
@@ -211,12 +218,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif match is None or match[1] not in images:
             self._json(404, {'error': 'no such image'})
         elif match[2]:
-            bits = Path(images[match[1]]['path'])
+            content = Path(images[match[1]]['path'])
             self.send_response(200)
             self.send_header('Content-Type', 'application/octet-stream')
-            self.send_header('Content-Length', str(bits.stat().st_size))
+            self.send_header('Content-Length', str(content.stat().st_size))
             self.end_headers()
-            with bits.open('rb') as source:
+            with content.open('rb') as source:
                 shutil.copyfileobj(source, self.wfile)
         else:
             self._json(200, self._shown(match[1], images[match[1]]))
@@ -268,8 +275,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    where, port = Path(sys.argv[1]), int(sys.argv[2])
-    Handler.state = State(where, f'http://127.0.0.1:{port}')
+    """Run the program."""
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    Handler.state = State(folder, f'http://127.0.0.1:{port}')
     server = http.server.ThreadingHTTPServer(('127.0.0.1', port), Handler)
     server.daemon_threads = True
     server.serve_forever()

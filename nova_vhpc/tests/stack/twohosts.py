@@ -11,36 +11,35 @@
 # under the License.
 
 
-"""Two compute hosts of one Nova, between which servers can be moved."""
+"""A cloud with two compute hosts, between which servers can be migrated."""
 
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.testbed import guest, image
 from nova_vhpc.tests.stack import cloud, config, guard, host
 
 
-class _Both:
-    """What Cloud takes for its libvirt."""
+class _Libvirts:
+    """The libvirtd of both hosts, instead of the cloud's only one."""
 
     def __init__(self, hosts: tuple[host.Host, ...]) -> None:
         self._hosts = hosts
 
     def start(self) -> None:
-        for one in self._hosts:
-            one.start()
+        for each in self._hosts:
+            each.start()
 
     def stop(self) -> None:
-        for one in self._hosts:
-            one.stop()
+        for each in self._hosts:
+            each.stop()
 
 
 class TwoHosts(cloud.Cloud):
-    """A cloud whose compute nodes are two hosts of this machine.
+    """A cloud whose compute nodes are two containers of this machine.
 
-    They share the directory of instances, as by NFS.
+    They share the directory of instances, as if by NFS.
     """
 
     def __init__(
@@ -50,97 +49,89 @@ class TwoHosts(cloud.Cloud):
     ) -> None:
         super().__init__((), say, root)
         self.hosts = tuple(
-            host.Host(self.root / f'{self.tag}{one}', self.logs)
-            for one in 'ab'
+            host.Host(self.root / f'{self.tag}{letter}', self.logs)
+            for letter in 'ab'
         )
-        self.libvirt: Any = _Both(self.hosts)
+        self.libvirt: Any = _Libvirts(self.hosts)
 
     def write_computes(self) -> None:
         (self.root / 'instances').mkdir()
-        for one, other in zip(self.hosts, reversed(self.hosts), strict=True):
-            special = config.libvirt_compute(one.uri)
+        for compute_host, other in zip(
+            self.hosts, reversed(self.hosts), strict=True
+        ):
+            special = config.libvirt_compute(compute_host.uri)
             self.config.write_compute(
-                one.name,
+                compute_host.name,
                 {
                     'DEFAULT': {
                         **special['DEFAULT'],
-                        'host': one.name,
+                        'host': compute_host.name,
                         'instances_path': self.root / 'instances',
                         'shutdown_timeout': 1,
                     },
                     'libvirt': {
                         **special['libvirt'],
-                        # Nova wants a place for the other host's name.
+                        # Nova requires %s, the name of the other host.
                         'live_migration_uri': f'{other.uri}&host=%s',
                         'live_migration_inbound_addr': '127.0.0.1',
-                        # Not to be had for TCG guests on a busy machine.
+                        # Milliseconds; Nova's default is too short for
+                        # emulated guests on a busy machine.
                         'live_migration_downtime': 2000,
                     },
                 },
             )
 
     def start_computes(self) -> int:
-        for one in self.hosts:
-            one.spawn(
+        for each in self.hosts:
+            each.spawn(
                 'compute',
                 self.program('python'),
                 '-m',
                 'nova_vhpc.tests.stack.compute',
                 '--config-file',
-                self.config.etc / f'{one.name}.conf',
+                self.config.etc / f'{each.name}.conf',
                 env=cloud.ENVIRONMENT,
             )
         return len(self.hosts)
 
-    def add_guest_image(self, workload: str) -> str:
-        """A blank disk, with kernel and initramfs of our own making."""
-        built = image.build_image()
-        blank = self.root / 'blank.raw'
-        with blank.open('wb') as disk:
-            disk.truncate(1 << 20)
-        return self.add_image(
-            workload,
-            blank,
-            kernel_id=self.add_image('kernel', built.kernel),
-            ramdisk_id=self.add_image('ramdisk', built.initrd),
-            os_command_line=guest.kernel_cmdline(workload, workload),
-        )
+    def start_agent(self, compute_host: host.Host, **control: Any) -> None:
+        """Start nova-vhpc-agent without access to Nova.
 
-    def start_agent(self, one: host.Host, **control: Any) -> None:
-        """Start nova-vhpc-agent, which hears of migrations from nobody.
+        The agent is not notified of migrations.
 
+        :param compute_host: host to start it on.
         :param control: options of ``[vhpc_control]``.
         """
         conf = config.write(
-            self.config.etc / f'{one.name}-vhpc.conf',
+            self.config.etc / f'{compute_host.name}-vhpc.conf',
             {
                 'DEFAULT': {'transport_url': self.config.transport_url},
                 'vhpc_agent': {
-                    'host': one.name,
-                    'libvirt_uri': one.uri,
-                    'state_path': one.state_path,
-                    'run_path': one.run_path,
+                    'host': compute_host.name,
+                    'libvirt_uri': compute_host.uri,
+                    'state_path': compute_host.state_path,
+                    'run_path': compute_host.run_path,
                     'metrics_port': 0,
                     'reconcile_period': 5,
                 },
                 'vhpc_control': control,
             },
         )
-        one.start_agent(self.program('nova-vhpc-agent'), conf)
+        compute_host.start_agent(self.program('nova-vhpc-agent'), conf)
 
-    def restore_one(self, one: host.Host, server: str) -> None:
-        """``nova-vhpc-ctl restore``, as an operator before a migration.
+    def restore_one(self, compute_host: host.Host, server: str) -> None:
+        """Run ``nova-vhpc-ctl restore``, as operators do before a migration.
 
-        :raises subprocess.CalledProcessError: it is not put back.
+        :raises subprocess.CalledProcessError: if the server is not restored.
         """
         subprocess.run(
             (
                 self.program('nova-vhpc-ctl'),
                 '--config-file',
-                self.config.etc / f'{one.name}-vhpc.conf',
+                self.config.etc / f'{compute_host.name}-vhpc.conf',
                 'restore',
                 '--host',
-                one.name,
+                compute_host.name,
                 '--server',
                 server,
             ),
@@ -150,24 +141,26 @@ class TwoHosts(cloud.Cloud):
         )
 
     def move(self, server: str, to: host.Host) -> None:
-        """Have Nova migrate a server live.
+        """Migrate a server live by Nova's API.
 
-        :raises ApiError: it fails.
+        :raises ApiError: if the migration fails.
+        :raises StackError: if the server is still on its old host.
         """
         admin = self.client('admin')
-        # Or Nova refuses it without the fault that put it into ERROR.
+        # Of a server in ERROR, this raises its fault; the migration would
+        # be refused without it.
         admin.wait_active([server])
         body = {'host': to.name, 'block_migration': 'auto'}
         admin.compute(
             'POST', f'/servers/{server}/action', {'os-migrateLive': body}
         )
         admin.wait_active([server])
-        found = admin.server(server)['OS-EXT-SRV-ATTR:host']
-        if found != to.name:
-            daemons = [d.last_error() for d in self._computes()]
+        actual = admin.server(server)['OS-EXT-SRV-ATTR:host']
+        if actual != to.name:
+            errors = [daemon.last_error() for daemon in self._computes()]
             raise cloud.StackError(
-                f'{server} is on {found}, not on {to.name}; nova-compute: '
-                + '; '.join(daemons)
+                f'{server} is on {actual}, not on {to.name}; nova-compute: '
+                + '; '.join(errors)
             )
 
     def _computes(self) -> list[guard.Daemon]:

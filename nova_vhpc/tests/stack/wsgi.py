@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Serve nova-api or placement: ``python -m ... nova|placement PORT``.
+"""Serve nova-api or placement by the WSGI server of the standard library.
 
-A WSGI server of the standard library with a thread per request; both
-services ship an application object only.
+Run as ``python -m nova_vhpc.tests.stack.wsgi nova|placement PORT``. Both
+services ship only an application object. Each request has its own thread.
 """
 
 import importlib
@@ -30,18 +30,22 @@ APPLICATIONS = {
 
 
 class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    """A WSGI server with a thread per request."""
+
     daemon_threads = True
     request_queue_size = 64
 
     def server_bind(self) -> None:
-        # The parent's looks the host name up, which takes seconds where
-        # no name server answers.
+        # The base class looks up the host name, which takes seconds if no
+        # name server answers.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]
         self.setup_environ()
 
 
 class Handler(simple_server.WSGIRequestHandler):
+    """A request handler without log and name look-ups."""
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -50,8 +54,9 @@ class Handler(simple_server.WSGIRequestHandler):
 
 
 def main() -> None:
+    """Run the program."""
     name, port = sys.argv[1], int(sys.argv[2])
-    # The applications parse sys.argv for themselves.
+    # The applications parse sys.argv as their own options.
     sys.argv[1:] = []
     application = importlib.import_module(APPLICATIONS[name]).application
     server = Server(('127.0.0.1', port), Handler)

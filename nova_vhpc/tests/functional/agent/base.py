@@ -185,7 +185,7 @@ class AgentTestCase(guests.GuestTestCase):
             if value:
                 return value
             time.sleep(0.02)
-        self.fail(f'waited in vain for {what}')
+        self.fail(f'timeout while waiting for {what}')
 
     def wait_for_write(self, domain: libvirt.virDomain) -> None:
         """Wait until the agent has written to a domain."""

@@ -190,7 +190,7 @@ class TestNovaMigration(testtools.TestCase):
         self.wait_pinned(self.there)
         self.assertNotIn('never pinned', self.there.log())
 
-    def test_member_resized_to_a_plain_flavor_is_restored(self) -> None:
+    def test_resize_to_a_plain_flavor_restores_the_member(self) -> None:
         self.wait_pinned(self.here)
         self.act('resize', 'VERIFY_RESIZE', {'flavorRef': 'plain'})
         host.wait('no record here', lambda: not self.here.journal())

@@ -224,7 +224,7 @@ class TwoAgentsTest(base.BaseTestCase):
             if condition():
                 return time.monotonic() - begin
             time.sleep(0.05)
-        self.fail(f'waited in vain for {what}')
+        self.fail(f'timeout while waiting for {what}')
 
     def wait_for_phase(self, phase: str, *hosts: Host) -> float:
         """Wait until members are in a phase by status and by their pins."""

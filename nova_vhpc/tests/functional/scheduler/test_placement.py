@@ -131,7 +131,7 @@ class PlanTest(base.SchedulerTestCase):
         self.assertEqual(['b1'] * 3, self.hosts_of(servers))
 
     def test_affinity_members_booted_one_by_one_share_a_host(self):
-        """The first is placed without the others, which must follow it."""
+        """The first member is placed alone; later ones must join its host."""
         # A best fit, by which whole clusters are placed, would choose the
         # fuller a1.
         self._create_server(host='a1', networks='none')

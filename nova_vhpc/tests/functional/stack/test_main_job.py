@@ -317,7 +317,7 @@ class TestMainJob(testtools.TestCase):
         vms = self.vms()
         self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)
 
-    def test_5_hard_rebooted_member_is_written_again(self) -> None:
+    def test_5_values_reset_by_a_hard_reboot_are_written_again(self) -> None:
         self.start_agent()
         uuid = self.members[0]
         run = self.stage.virsh('domid', uuid)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A libvirt of memory: domains that follow calls, and may refuse them."""
+"""An in-memory libvirt: domains that apply calls, or refuse them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,12 +23,12 @@ from nova_vhpc.agent.libvirt import cputune
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
-{mark}</metadata>{vcpu}{extra}{pins}
+{metadata}</metadata>{vcpu}{extra}{pins}
 <devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
 <source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
 """
 SPEC = '<n:extraSpec name="{}">{}</n:extraSpec>'
-MARK = '<vhpc:journal xmlns:vhpc="{}"/>'
+METADATA = '<vhpc:journal xmlns:vhpc="{}"/>'
 ORIGINAL = {
     cputune.SHARES: 1024,
     cputune.PERIOD: 100_000,
@@ -39,7 +39,7 @@ ORIGINAL = {
 def vcpupins(
     pins: Sequence[tuple[bool, ...]], online: tuple[bool, ...]
 ) -> str:
-    """Elements of the live XML: of vCPUs that may not use all there is."""
+    """Return ``<vcpupin>`` elements of vCPUs that have not all online CPUs."""
     return ''.join(
         f"<cputune><vcpupin vcpu='{vcpu}'/></cputune>"
         for vcpu, pin in enumerate(pins)
@@ -48,27 +48,29 @@ def vcpupins(
 
 
 def refused(text: str) -> libvirt.libvirtError:
-    """What libvirt raises, without a code."""
-    # Or it would be the last error of a real call, in whatever test.
+    """Return an error of libvirt without a code."""
+    # The binding would take the code of the last real call, of any test.
     libvirt.virResetLastError()
     return libvirt.libvirtError(text)
 
 
 def error(code: int, text: str = 'no') -> libvirt.libvirtError:
-    """What libvirt raises."""
-    made = refused(text)
-    made.err = (code, 0, text, 0, '', '', '', 0, 0)
-    return made
+    """Return an error of libvirt."""
+    libvirt_error = refused(text)
+    libvirt_error.err = (code, 0, text, 0, '', '', '', 0, 0)
+    return libvirt_error
 
 
 class Domain:
-    """One that runs.
+    """A running domain.
 
-    :ivar extra: further elements, of the persistent definition as well.
-    :ivar online: CPUs of the host; who may use just these has no pins.
-    :ivar comes: it is still on its way from another host.
+    :ivar extra: further elements of the live and the persistent XML.
+    :ivar online: host CPUs that are online; a vCPU with all of them has no
+        pins.
+    :ivar comes: whether the domain is still being migrated to this host.
+    :ivar metadata_xml: the metadata copy; None without one.
     :ivar refuse: called before each write; may raise.
-    :ivar written: what was written, and how often.
+    :ivar written: kinds of all writes: values, pin, metadata or nic.
     """
 
     def __init__(self, uuid: str = 'u', **specs: str) -> None:
@@ -82,7 +84,7 @@ class Domain:
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.online: tuple[bool, ...] = (True, True)
         self.bridge = 'br-int'
-        self.mark: str | None = None
+        self.metadata_xml: str | None = None
         self.vcpu = '<vcpu>2</vcpu>'
         self.extra = ''
         self.written: list[str] = []
@@ -118,8 +120,8 @@ class Domain:
             vcpu=self.vcpu,
             extra=self.extra,
             pins='' if flags else vcpupins(self.pins, self.online),
-            mark=MARK.format(domain_metadata.URI)
-            if self.mark and not flags
+            metadata=METADATA.format(domain_metadata.URI)
+            if self.metadata_xml and not flags
             else '',
         )
 
@@ -153,13 +155,13 @@ class Domain:
     def setMetadata(
         self, kind: int, text: str | None, prefix: str, uri: str, flags: int
     ) -> None:
-        self._write('mark')
-        self.mark = text
+        self._write('metadata')
+        self.metadata_xml = text
 
     def metadata(self, kind: int, uri: str, flags: int) -> str:
-        if self.mark is None:
+        if self.metadata_xml is None:
             raise error(libvirt.VIR_ERR_NO_DOMAIN_METADATA)
-        return self.mark
+        return self.metadata_xml
 
     def updateDeviceFlags(self, xml: str, flags: int) -> None:
         self._write('nic')
@@ -167,7 +169,7 @@ class Domain:
 
 
 class Link:
-    """Stands for both the connection and its keeper."""
+    """Both libvirt's connection and the agent's."""
 
     up = True
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Plugins of others that fail: nothing else does, and the log says which."""
+"""A failing plugin stops nothing else, and the log names it."""
 
 import types
 from typing import Any
@@ -33,7 +33,7 @@ from nova_vhpc.tests.unit.agent.probes import test_sampler
 
 
 def fail(*args: Any) -> Any:
-    """What no plugin should do."""
+    """Raise an unexpected exception."""
     raise KeyError('a fault')
 
 
@@ -43,7 +43,7 @@ class TestProbes(base.BaseTestCase):
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
 
     def probe(self, **faulty: Any) -> Any:
-        """One that works, but for that."""
+        """Return a probe that works, except for the given methods."""
         reader = types.SimpleNamespace(
             read=lambda: faulty.get('value', 5.0), close=lambda: None
         )
@@ -57,7 +57,7 @@ class TestProbes(base.BaseTestCase):
         )
 
     def samples(self, faulty: Any, sync: bool) -> list[Any]:
-        """Of a VM with one probe that works, and one that does not."""
+        """Return samples of a VM with one working and one faulty probe."""
         sound = self.probe()
         good_sync = self.probe(value=test_sampler.READING)
         made = sampler.Sampler(
@@ -65,11 +65,11 @@ class TestProbes(base.BaseTestCase):
             [('good', sound)] if sync else [('bad', faulty), ('good', sound)],
         )
         reader = made.attach(mock.Mock(spec=probe_base.Target))
-        found = test_sampler.ticks(reader, 3)
+        samples = test_sampler.ticks(reader, 3)
         reader.close()
-        return found
+        return samples
 
-    def test_the_others_are_read_all_the_same(self) -> None:
+    def test_other_probes_are_read_if_one_fails(self) -> None:
         for name in ('check', 'attach', 'read'):
             last = self.samples(self.probe(**{name: fail}), sync=False)[-1]
             self.assertEqual(5.0, last.io_events, name)
@@ -78,11 +78,11 @@ class TestProbes(base.BaseTestCase):
             self.assertEqual(10.0, last.sync_latency_us, name)
             self.assertIn("KeyError('a fault')", self.log.output)
 
-    def test_what_is_no_number_counts_as_a_fault(self) -> None:
+    def test_value_that_is_no_number_is_ignored(self) -> None:
         last = self.samples(self.probe(value='many'), sync=False)[-1]
         self.assertEqual(5.0, last.io_events)
 
-    def test_told_once(self) -> None:
+    def test_failing_probe_is_logged_once(self) -> None:
         self.samples(self.probe(read=fail, close=fail), sync=False)
         self.assertEqual(1, self.log.output.count('a fault'))
 
@@ -93,34 +93,34 @@ class TestActuators(manager_case.ManagerTestCase):
         self.faulty = types.SimpleNamespace(
             write=lambda *args: None, undo=lambda target: None
         )
-        found = (self.faulty, *made._writer._actuators)
-        made._writer._actuators = found
-        made._restore_queue._guest_restorer._actuators = found
+        actuators = (self.faulty, *made._writer._actuators)
+        made._writer._actuators = actuators
+        made._restore_queue._guest_restorer._actuators = actuators
         return made
 
-    def test_a_write_counts_as_refused(self) -> None:
+    def test_failing_write_counts_as_refused(self) -> None:
         target = self.look()
         self.faulty.write = fail
         self.write(target)
         self.assertEqual(1, target.failures.count)
         self.faulty.write = lambda *args: None
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
-    def test_what_it_cannot_undo_keeps_nothing_else(self) -> None:
+    def test_failing_undo_does_not_prevent_the_restore(self) -> None:
         self.write(self.look())
         self.faulty.undo = fail
-        tried = self.made.restore_one('u')
+        tried = self.manager.restore_one('u')
         self.drain()
         self.assertIn('a fault', tried.result(timeout=0))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.faulty.undo = lambda target: None
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
 
 class TestStart(base.BaseTestCase):
-    """What cannot be made is told by its option, in one line."""
+    """A plugin that cannot be made is reported with its option."""
 
     def refused(self, call: Any, plugin: Any) -> str:
         with mock.patch('nova_vhpc.agent.plugins.load', return_value=plugin):
@@ -128,7 +128,7 @@ class TestStart(base.BaseTestCase):
         self.assertNotIn('\n', str(error))
         return str(error)
 
-    def test_policies(self) -> None:
+    def test_error_names_the_option_of_a_failing_policy(self) -> None:
         conf = cfg.ConfigOpts()
         control_conf.register_opts(conf)
         conf([], default_config_files=[])
@@ -140,7 +140,7 @@ class TestStart(base.BaseTestCase):
         )
         self.assertIn('[vhpc_control]slice_policy = gang: failed: K', text)
 
-    def test_actuators(self) -> None:
+    def test_error_names_the_option_of_a_failing_actuator(self) -> None:
         conf = types.SimpleNamespace(
             vhpc_agent=types.SimpleNamespace(actuators=['x'])
         )

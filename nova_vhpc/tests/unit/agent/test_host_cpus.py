@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""CPUs that are switched off and on while the agent runs."""
+"""Tests of :mod:`nova_vhpc.agent.host_cpus`."""
 
 import os
 import pathlib
@@ -44,11 +44,11 @@ class TestSharedCpus(base.BaseTestCase):
 
     def ids(self, made: host_cpus.SharedCpus) -> list[int]:
         self.now_s += host_cpus.LOOK_S
-        found = [cpu.id for cpu in made.described()]
-        self.assertEqual(set(found), made.usable())
-        return found
+        ids = [cpu.id for cpu in made.described()]
+        self.assertEqual(set(ids), made.usable())
+        return ids
 
-    def test_they_go_and_come_back(self) -> None:
+    def test_cpus_that_go_offline_return_once_online(self) -> None:
         made = host_cpus.SharedCpus('2-5', self.root)
         self.assertEqual([2, 3, 4, 5], self.ids(made))
         self.switch('0-3')
@@ -62,25 +62,25 @@ class TestSharedCpus(base.BaseTestCase):
         self.assertEqual([2, 3, 4, 5], self.ids(made))
         self.assertEqual(set(), made.off())
 
-    def test_without_a_set_of_our_own(self) -> None:
+    def test_all_online_cpus_are_used_without_a_shared_set(self) -> None:
         self.switch('0-3')
         made = host_cpus.SharedCpus(None, self.root)
         self.assertEqual([0, 1, 2, 3], self.ids(made))
         self.switch('0-7')
         self.assertEqual(list(range(8)), self.ids(made))
 
-    def test_none_left(self) -> None:
+    def test_last_cpus_are_kept_if_none_is_online(self) -> None:
         made = host_cpus.SharedCpus('4', self.root)
         self.switch('0-3')
         self.assertEqual([4], self.ids(made))
 
-    def test_the_same_object_as_long_as_nothing_changes(self) -> None:
+    def test_unchanged_cpus_are_the_same_object(self) -> None:
         made = host_cpus.SharedCpus(None, self.root)
         first = made.described()
         self.now_s += host_cpus.LOOK_S
         self.assertIs(first, made.described())
 
-    def test_not_looked_at_in_each_tick(self) -> None:
+    def test_file_is_not_read_in_each_tick(self) -> None:
         made = host_cpus.SharedCpus(None, self.root)
         with mock.patch('pathlib.Path.read_text') as read:
             for _ in range(9):
@@ -88,7 +88,7 @@ class TestSharedCpus(base.BaseTestCase):
                 made.described()
         self.assertEqual(0, read.call_count)
 
-    def test_at_start_some_are_off(self) -> None:
+    def test_offline_cpus_of_the_shared_set_are_logged_at_start(self) -> None:
         self.switch('0-3')
         with self.assertLogs(host_cpus.LOG, 'WARNING') as logs:
             made = host_cpus.SharedCpus('2-5', self.root)
@@ -100,7 +100,7 @@ class TestSharedCpus(base.BaseTestCase):
         self.switch('0-7')
         self.assertEqual([2, 3, 4, 5], self.ids(made))
 
-    def test_at_start_some_are_off_that_nobody_has_named(self) -> None:
+    def test_other_offline_cpus_are_not_logged_at_start(self) -> None:
         self.switch('0-3')
         with self.assertNoLogs(host_cpus.LOG, 'WARNING'):
             made = host_cpus.SharedCpus('2', self.root)
@@ -108,7 +108,7 @@ class TestSharedCpus(base.BaseTestCase):
             made = host_cpus.SharedCpus(None, self.root)
         self.assertEqual({4, 5, 6, 7}, made.missing())
 
-    def test_at_start_all_are_off(self) -> None:
+    def test_shared_set_that_is_all_offline_is_refused(self) -> None:
         self.switch('0-3')
         error = self.assertRaises(
             errors.ConfigError, host_cpus.SharedCpus, '4-5', self.root
@@ -185,12 +185,12 @@ class TestSharedCpus(base.BaseTestCase):
         with self.assertNoLogs(host_cpus.LOG, 'WARNING'):
             host_cpus.SharedCpus('0-5', self.root)
 
-    def test_at_start_all_must_be_in_the_host(self) -> None:
+    def test_shared_set_with_missing_cpus_is_refused(self) -> None:
         for _ in range(2):
             self.assertRaises(
                 errors.ConfigError, host_cpus.SharedCpus, '7-8', self.root
             )
-            # Not every kernel says it.
+            # Not every kernel has this file.
             self.present.unlink(missing_ok=True)
 
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One agent per host."""
+"""Tests of :mod:`nova_vhpc.agent.host_lock`."""
 
 import errno
 import pathlib
@@ -25,7 +25,7 @@ from nova_vhpc.agent import errors, host_lock
 
 
 class TestLock(base.BaseTestCase):
-    def test_second_is_refused_until_the_first_ends(self) -> None:
+    def test_second_lock_is_refused_until_the_first_is_released(self) -> None:
         path = tempfile.mkdtemp()
         first, second = host_lock.Lock(path), host_lock.Lock(path)
         first.acquire()
@@ -35,7 +35,7 @@ class TestLock(base.BaseTestCase):
         second.acquire()
         second.release()
 
-    def test_nobody_else_can_open_it(self) -> None:
+    def test_lock_file_is_readable_by_its_owner_only(self) -> None:
         made = host_lock.Lock(tempfile.mkdtemp())
         for mode in (None, 0o644):
             if mode is not None:
@@ -44,7 +44,7 @@ class TestLock(base.BaseTestCase):
             made.release()
             self.assertEqual(0o600, stat.S_IMODE(made.path.stat().st_mode))
 
-    def test_a_full_file_system(self) -> None:
+    def test_lock_works_on_a_full_file_system(self) -> None:
         path = tempfile.mkdtemp()
         first, second = host_lock.Lock(path), host_lock.Lock(path)
         full = OSError(errno.ENOSPC, 'No space left on device')
@@ -53,8 +53,8 @@ class TestLock(base.BaseTestCase):
         self.assertRaises(errors.AgentError, second.acquire)
         first.release()
 
-    def test_of_a_run_path_that_was_removed(self) -> None:
-        """As systemd does when a second one ends that could not start."""
+    def test_second_lock_is_refused_if_the_run_path_was_removed(self) -> None:
+        """systemd removes it when a second agent fails to start."""
         journal = pathlib.Path(tempfile.mkdtemp())
         path = tempfile.mkdtemp()
         first = host_lock.Lock(path, journal)
@@ -69,14 +69,14 @@ class TestLock(base.BaseTestCase):
         second.acquire()
         second.release()
 
-    def test_without_a_journal(self) -> None:
+    def test_missing_journal_directory_is_not_created(self) -> None:
         missing = pathlib.Path(tempfile.mkdtemp(), 'journal')
         made = host_lock.Lock(tempfile.mkdtemp(), missing)
         made.acquire()
         made.release()
         self.assertFalse(missing.exists())
 
-    def test_directory_that_cannot_be(self) -> None:
+    def test_run_path_that_is_a_file_is_refused(self) -> None:
         with tempfile.NamedTemporaryFile() as file:
             self.assertRaises(
                 errors.AgentError, host_lock.Lock(file.name).acquire

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A Keystone that tells its versions to nobody without a token."""
+"""Logging in to a Keystone that requires a token for its versions."""
 
 import argparse
 import concurrent.futures
@@ -50,7 +50,7 @@ class _Keystone(http.server.BaseHTTPRequestHandler):
         self._send(201, TOKEN)
 
     def log_message(self, *args):
-        """Nothing on stderr."""
+        """Write nothing to stderr."""
 
     def _send(self, status, body):
         text = json.dumps(body).encode()
@@ -62,9 +62,9 @@ class _Keystone(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text)
 
 
-class VersionsForNobodyTest(base.TestCase):
+class ProtectedVersionsTest(base.TestCase):
     def serve(self):
-        """Its address."""
+        """Start a Keystone server; return its URL."""
         server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Keystone)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -89,7 +89,7 @@ class VersionsForNobodyTest(base.TestCase):
         return self.ask(ksa_session.Session(auth).get_token)
 
     def ask(self, question):
-        """The answer to what may hang, from a thread that then does."""
+        """Call a function that may hang in a thread; return its result."""
         answer = concurrent.futures.Future()
 
         def ask():
@@ -101,16 +101,16 @@ class VersionsForNobodyTest(base.TestCase):
         threading.Thread(target=ask, daemon=True).start()
         return answer.result(PATIENCE_S)
 
-    def test_the_version_in_the_url_serves(self):
+    def test_login_succeeds_with_a_version_in_the_url(self):
         self.assertEqual('a-token', self.log_in('/v3'))
 
-    def test_without_one_it_is_told(self):
+    def test_url_without_version_is_an_error(self):
         error = self.assertRaises(
             ksa_exceptions.DiscoveryFailure, self.log_in, ''
         )
         self.assertIn('without a token', str(error))
 
-    def test_programs_that_ask_the_cloud_end_too(self):
+    def test_cloud_connection_logs_in_with_a_version_in_the_url(self):
         for name, value in (
             ('AUTH_URL', self.serve() + '/v3'),
             ('USERNAME', 'u'),
@@ -126,7 +126,7 @@ class VersionsForNobodyTest(base.TestCase):
 
 
 class QuietTest(base.TestCase):
-    """Who asks tells of what went wrong; at each try is too often."""
+    """Errors are left to the caller; libraries would log each retry."""
 
     def setUp(self):
         super().setUp()
@@ -144,7 +144,7 @@ class QuietTest(base.TestCase):
         conf(['--config-file', str(file)])
         return conf
 
-    def test_keystone_is_away(self):
+    def test_unreachable_keystone_is_not_logged(self):
         plugin = credentials.load(
             self.configure(
                 'auth_type = password\nauth_url = http://127.0.0.1:1/v3\n'
@@ -156,7 +156,7 @@ class QuietTest(base.TestCase):
         self.assertRaises(ksa_exceptions.ConnectFailure, session.get_token)
         self.assertEqual('', self.log.output)
 
-    def test_no_such_plugin(self):
+    def test_unknown_auth_type_is_not_logged(self):
         conf = self.configure('auth_type = nosuch\n')
         credentials.check(conf, ['placement'])
         self.assertRaises(
@@ -167,7 +167,7 @@ class QuietTest(base.TestCase):
         )
         self.assertEqual('', self.log.output)
 
-    def test_what_an_operator_wants_to_see_stays(self):
+    def test_unknown_auth_type_is_logged_if_the_level_is_debug(self):
         for name in credentials._CHATTY:
             logging.getLogger(name).setLevel(logging.DEBUG)
         credentials.check(

@@ -10,14 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What comes before the agent catches signals."""
+"""Signals that arrive before the agent handles them."""
 
 import subprocess
 import sys
 
 from nova_vhpc.tests import base
 
-# A stand-in for the agent: told to reload before it catches the signal.
+# A stand-in for the agent: SIGHUP arrives before it handles signals.
 CODE = """
 import os, signal, sys, types
 from nova_vhpc.cmd import agent_preload

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A run that is broken off cleans up and says nothing odd."""
+"""An interrupted run cleans up and prints no traceback."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ from nova_vhpc.tests import base
 class EndTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        # Who runs tests in the background has some of them ignored.
+        # Shells ignore some of these signals for background processes.
         for number, handler in (
             (signal.SIGINT, signal.default_int_handler),
             *((number, signal.SIG_DFL) for number in bench.ENDS),
@@ -36,7 +36,7 @@ class EndTest(base.TestCase):
             )
 
     def end(self, *numbers):
-        """Exit code of a run that gets signals, and what it cleaned up."""
+        """Return exit code and clean-up of a run that gets signals."""
         cleaned = []
 
         def run(args):
@@ -54,21 +54,21 @@ class EndTest(base.TestCase):
                 code = ending.code
         return code, cleaned
 
-    def test_time_limits_and_closed_terminals(self):
+    def test_sigterm_and_sighup_end_the_run_after_clean_up(self):
         for number in (signal.SIGTERM, signal.SIGHUP):
             handler = signal.getsignal(number)
             self.assertEqual((128 + number, ['broker']), self.end(number))
             self.assertEqual(handler, signal.getsignal(number))
 
-    def test_a_second_one_does_not_cut_the_cleaning_up_short(self):
+    def test_second_sigterm_does_not_interrupt_the_clean_up(self):
         self.assertEqual(
             (143, ['broker']), self.end(signal.SIGTERM, signal.SIGTERM)
         )
 
-    def test_interrupts_are_no_tracebacks(self):
+    def test_sigint_ends_the_run_without_traceback(self):
         self.assertEqual((130, ['broker']), self.end(signal.SIGINT))
 
-    def test_a_full_disk_is_no_traceback(self):
+    def test_full_disk_is_reported_without_traceback(self):
         for number in bench.FULL:
             err = io.StringIO()
             with (
@@ -80,7 +80,7 @@ class EndTest(base.TestCase):
                 self.assertEqual(1, bench.main(['replay', 'x.csv']))
             self.assertIn('replay: no room', err.getvalue())
 
-    def test_nohup_holds(self):
+    def test_ignored_sighup_does_not_end_the_run(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self.addCleanup(signal.signal, signal.SIGHUP, before)
         self.assertEqual((0, ['broker']), self.end(signal.SIGHUP))

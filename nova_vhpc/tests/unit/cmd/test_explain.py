@@ -95,7 +95,7 @@ class CommandTest(base.TestCase):
         conf.write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
         status, _, err = self.run_(path, '--config-file', str(conf))
         self.assertEqual(1, status)
-        self.assertIn(f'{conf}: no UTF-8 text', err)
+        self.assertIn(f'{conf}: not UTF-8 text', err)
         self.assertEqual(1, err.count('\n'))
 
     def test_closed_pipe_is_no_error(self):

@@ -39,7 +39,7 @@ class FlavorTest(base.TestCase):
             status = flavor.main(list(argv), Cloud(specs))
         return status, out.getvalue(), err.getvalue()
 
-    def test_an_alias_of_no_devices_is_refused(self):
+    def test_alias_without_devices_is_refused(self):
         for alias in ('nic:0', 'nic:x'):
             status, _, err = self.run_(
                 {}, 'set', 'f', '--network', 'exported', '--alias', alias
@@ -47,7 +47,7 @@ class FlavorTest(base.TestCase):
             self.assertEqual(1, status)
             self.assertIn(alias, err)
 
-    def test_a_name_that_looks_like_markup(self):
+    def test_name_with_markup_is_printed_unchanged(self):
         cloud = Cloud({'vhpc:workload': 'parallel'}, 'a[/b]')
         for argv in (
             ['show', 'f'],
@@ -59,7 +59,7 @@ class FlavorTest(base.TestCase):
                 self.assertEqual(0, flavor.main(argv, cloud))
             self.assertIn('a[/b]', out.getvalue())
 
-    def test_a_name_that_the_terminal_cannot_show(self):
+    def test_name_outside_the_encoding_is_escaped(self):
         cloud = Cloud({'vhpc:workload': 'parallel'}, 'größe')
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
         with contextlib.redirect_stdout(out):
@@ -67,7 +67,7 @@ class FlavorTest(base.TestCase):
         out.flush()
         self.assertIn(rb'gr\xf6\xdfe', out.buffer.getvalue())
 
-    def test_an_alias_that_stays_is_told_of(self):
+    def test_alias_that_stays_is_reported(self):
         for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):
             status, out, _ = self.run_(EXPORTED, *argv)
             self.assertEqual(0, status)
@@ -77,7 +77,7 @@ class FlavorTest(base.TestCase):
         _, out, _ = self.run_(EXPORTED, 'unset', 'f', '--alias', 'nic')
         self.assertNotIn('stays', out)
 
-    def test_show_tells_what_is_wrong_and_what_to_mind(self):
+    def test_show_prints_problems_and_advice(self):
         specs = {
             **EXPORTED,
             'vhpc:min_link_mbps': '100000',

@@ -64,7 +64,7 @@ class HookTest(base.BaseTestCase):
             text=True,
             timeout=40,
         )
-        # Anything else, and libvirt does not start the VM.
+        # With any other exit code libvirt does not start the VM.
         self.assertEqual(0, done.returncode, done.stderr)
         return done
 
@@ -79,7 +79,7 @@ class HookTest(base.BaseTestCase):
             )
 
     def test_domain_may_have_any_name(self) -> None:
-        # libvirt takes all that is printed for XML, the help, too.
+        # libvirt parses all output as XML, even the help.
         for name in ('--help', '--version', '-x', '--', 'größer & kleiner'):
             self.assertEqual('', self.call('<domain/>', name=name).stdout)
             xml = test_incoming.domain(
@@ -89,7 +89,7 @@ class HookTest(base.BaseTestCase):
 
     def test_nothing_is_written_without_a_change(self) -> None:
         xml = test_incoming.domain(record=test_incoming.copy(is_floating=True))
-        # Nobody reads all that there is.
+        # The hook does not read the rest of its input.
         large = xml + '\n' * 1_000_000
         for words in (
             ('start', 'begin', '-'),

@@ -37,9 +37,9 @@ from nova_vhpc.tests import base
 class StartTest(base.TestCase):
     def setUp(self):
         super().setUp()
-        # It would send the log of all other tests elsewhere.
+        # It would redirect the log of all other tests.
         self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
-        # What starts although it should not must not go on for ever.
+        # A server that starts by mistake must not run for ever.
         self.useFixture(
             fixtures.MockPatch('socketserver.BaseServer.serve_forever')
         )
@@ -70,7 +70,7 @@ class StartTest(base.TestCase):
     def test_binary_configuration_is_reported(self):
         path = self.file('')
         pathlib.Path(path).write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')
-        words = f'{path}: no UTF-8 text: '
+        words = f'{path}: not UTF-8 text: '
         options = ('--config-file', path)
         self.assert_refused(2, words, agent, *options)
         self.assert_refused(2, words, agent, *options, '--restore')
@@ -78,7 +78,7 @@ class StartTest(base.TestCase):
         self.assert_refused(2, words, status, *options, 'upgrade', 'check')
         self.assert_refused(2, words, vendordata, *options)
 
-    def test_vendordata(self):
+    def test_invalid_vendordata_options_are_reported(self):
         for text, words in (
             ('garbage', "No ':' or '='"),
             ('[vhpc_vendordata]\nlisten_port = 65536', "'65536' is not an"),
@@ -101,8 +101,8 @@ class StartTest(base.TestCase):
             2, '/nowhere', vendordata, '--config-file', '/nowhere'
         )
 
-    def test_vendordata_on_ipv6(self):
-        # Not every machine that runs tests has IPv6.
+    def test_vendordata_listens_on_ipv6_or_ipv4(self):
+        # Hosts that run the tests may lack IPv6.
         make_server = self.useFixture(
             fixtures.MockPatch('wsgiref.simple_server.make_server')
         ).mock
@@ -119,7 +119,7 @@ class StartTest(base.TestCase):
             server_class = make_server.call_args.args[3]
             self.assertEqual(family, server_class.address_family)
 
-    def test_vendordata_on_a_port_in_use(self):
+    def test_vendordata_reports_a_port_in_use(self):
         with socket.create_server(('127.0.0.1', 0)) as taken:
             port = taken.getsockname()[1]
             path = self.file(
@@ -134,14 +134,14 @@ class StartTest(base.TestCase):
                 path,
             )
 
-    def test_status(self):
+    def test_status_exits_with_2_on_unreadable_configuration(self):
         for path in ('/nowhere', self.file('garbage')):
             self.assert_refused(
                 2, path, status, '--config-file', path, 'upgrade', 'check'
             )
-        # With 1, which is a warning's code, others would think it ran.
+        # Exit code 1 would mean that the checks ran and gave a warning.
         self.assert_refused(
-            2, "can't decode", status, '--config-file', self.no_text()
+            2, "can't decode", status, '--config-file', self.binary_file()
         )
 
     def test_directory_as_configuration_is_reported(self):
@@ -151,7 +151,7 @@ class StartTest(base.TestCase):
                 2, folder, program, '--config-file', folder, *words
             )
 
-    def no_text(self):
+    def binary_file(self):
         path = self.file('')
         pathlib.Path(path).write_bytes(b'\xff\xfe')
         return path
@@ -204,7 +204,7 @@ class StartTest(base.TestCase):
             '{"flavor": {"vcpus": 1, "ram_mb": 1}, "hosts": ['
             '{"name": "c1", "cpus": 1, "free_ram_mb": 1, "used_vcpus": 0}]}'
         )
-        # As job runners have it.
+        # Job runners set it.
         self.useFixture(fixtures.EnvironmentVariable('FORCE_COLOR', '1'))
         code, out, _ = self.run_(explain, path, '--json')
         self.assertEqual(0, code)

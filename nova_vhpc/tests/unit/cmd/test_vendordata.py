@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Clients of nova-vhpc-vendordata that send nothing, or half of it."""
+"""Clients of nova-vhpc-vendordata that send no or half a request."""
 
 import contextlib
 import io
@@ -52,7 +52,7 @@ class ClientsTest(base.TestCase):
         self.address = server.server_address
 
     def ask(self, words):
-        """What comes back until the connection ends."""
+        """Return the answer until the connection ends."""
         err = io.StringIO()
         with (
             contextlib.redirect_stderr(err),
@@ -64,11 +64,11 @@ class ClientsTest(base.TestCase):
         self.assertEqual('', err.getvalue())
         return answer
 
-    def test_they_keep_no_thread(self):
+    def test_silent_client_is_disconnected(self):
         self.assertEqual(b'', self.ask(b''))
         self.assertEqual(b'', self.ask(b'POST / HT'))
 
-    def test_half_a_body(self):
+    def test_half_a_body_is_answered_with_400(self):
         body = '{"instance-id": "' + uuidutils.generate_uuid()
         answer = self.ask(
             b'POST / HTTP/1.1\r\nContent-Length: 200\r\n\r\n' + body.encode()
@@ -111,7 +111,7 @@ class ContainerTest(base.TestCase):
 
 
 class LogTest(base.TestCase):
-    def test_a_log_that_cannot_be_written(self):
+    def test_unwritable_log_is_reported_in_one_line(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         path.write_text('[DEFAULT]\nlog_dir = /nonexistent\n')
         err = io.StringIO()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the log of one of our programs looks like, in a process of its own."""
+"""Log lines of a program, which runs in a process of its own."""
 
 import pathlib
 import subprocess
@@ -104,7 +104,7 @@ formatter = oslo
 [formatter_oslo]
 class = oslo_log.formatters.ContextFormatter
 """
-"""What ``log_config_append`` names."""
+"""The file that ``log_config_append`` names."""
 
 
 class TestLines(base.BaseTestCase):
@@ -114,7 +114,7 @@ class TestLines(base.BaseTestCase):
         ours: str = '',
         handler: str = 'FileHandler',
     ) -> str:
-        """Write such a file, and the configuration; name their directory."""
+        """Write DESCRIPTION and a configuration; return their directory."""
         directory = self.useFixture(fixtures.TempDir()).path
         pathlib.Path(directory, 'describing').write_text(
             DESCRIPTION.format(
@@ -131,7 +131,7 @@ class TestLines(base.BaseTestCase):
     def start(
         self, program: str, directory: str, *arguments: str
     ) -> tuple[int, str]:
-        """Run one of our programs; its exit status and what it says."""
+        """Run a console script; return its exit code and stderr."""
         ended = subprocess.run(
             [
                 sys.executable,
@@ -147,8 +147,8 @@ class TestLines(base.BaseTestCase):
         )
         return ended.returncode, ended.stderr
 
-    def run_it(self, directory: str, program: str = PROGRAM) -> str:
-        """What it writes to stderr."""
+    def run_text(self, directory: str, program: str = PROGRAM) -> str:
+        """Run a program text; return its stderr."""
         return subprocess.run(
             [
                 sys.executable,
@@ -163,7 +163,7 @@ class TestLines(base.BaseTestCase):
         ).stderr
 
     def log(self, text: str = '') -> list[str]:
-        """Its lines, each without time and process."""
+        """Return the lines of PROGRAM's log without time and process."""
         directory = self.useFixture(fixtures.TempDir()).path
         pathlib.Path(directory, 'conf').write_text(
             f'[DEFAULT]\nlog_file = {directory}/log\n{text}'
@@ -171,14 +171,16 @@ class TestLines(base.BaseTestCase):
         return self.lines(directory)
 
     def lines(self, directory: str, program: str = PROGRAM) -> list[str]:
-        self.run_it(directory, program)
+        self.run_text(directory, program)
         return [
             line.split(' ', 3)[-1]
             for line in pathlib.Path(directory, 'log').read_text().splitlines()
             if 'Traceback' not in line and '  File' not in line
         ]
 
-    def test_ours_say_themselves_what_is_wrong(self) -> None:
+    def test_exception_is_appended_for_other_loggers_only(
+        self,
+    ) -> None:
         lines = self.log()
         self.assertEqual(
             [
@@ -195,7 +197,7 @@ class TestLines(base.BaseTestCase):
             'WARNING nova_vhpc.agent.x [-] All is well', lines[-1]
         )
 
-    def test_an_operators_format_says_where_exceptions_go(self) -> None:
+    def test_format_with_error_summary_has_the_exception_there(self) -> None:
         lines = self.log(
             'logging_default_format_string = '
             'T P L N %(message)s (%(error_summary)s)\n'
@@ -203,12 +205,12 @@ class TestLines(base.BaseTestCase):
         self.assertEqual('N Not written (Trouble: the disk is full)', lines[1])
         self.assertEqual('N All is well (-)', lines[-1])
 
-    def test_an_operators_format_without(self) -> None:
+    def test_format_without_error_summary_has_no_exception(self) -> None:
         lines = self.log('logging_default_format_string = T P L %(message)s\n')
         self.assertEqual('Not shown: the disk is full', lines[0])
 
-    def test_what_cannot_be_written_goes_to_stderr(self) -> None:
-        """Linux refuses there as on a disk that is full."""
+    def test_line_that_cannot_be_written_goes_to_stderr(self) -> None:
+        """Linux refuses writes to /dev/full like those to a full disk."""
         directory = self.useFixture(fixtures.TempDir()).path
         pathlib.Path(directory, 'conf').write_text(
             '[DEFAULT]\nlog_file = /dev/full\n'
@@ -216,7 +218,7 @@ class TestLines(base.BaseTestCase):
         why = ': not in the log (No space left on device): '
         lines = [
             line.partition(why)[2]
-            for line in self.run_it(directory).splitlines()
+            for line in self.run_text(directory).splitlines()
             if why in line
         ]
         self.assertEqual(
@@ -231,25 +233,27 @@ class TestLines(base.BaseTestCase):
             lines,
         )
 
-    def test_json_is_as_it_was(self) -> None:
+    def test_json_lines_have_the_message(self) -> None:
         lines = self.log('use_json = true\n')
         self.assertIn('Not written', lines[1])
 
-    def test_a_described_log_says_it_once_too(self) -> None:
+    def test_configured_log_has_the_exception_once(self) -> None:
         for root, ours in (('file', 'file'), ('', 'file')):
             self.assertIn(
                 'WARNING nova_vhpc.agent.x [-] Not shown: the disk is full',
                 self.lines(self.describe(root, ours)),
             )
 
-    def test_a_described_log_that_is_read_again(self) -> None:
+    def test_configured_log_keeps_its_format_when_read_again(self) -> None:
         self.assertEqual(
             ['WARNING nova_vhpc.agent.x [-] Not shown: the disk is full'],
             self.lines(self.describe('', 'file'), RELOAD)[-1:],
         )
 
-    def test_one_that_is_broken_when_it_is_read_again(self) -> None:
-        """Else the agent would have no log until that is mended."""
+    def test_log_stays_if_its_configuration_becomes_invalid(
+        self,
+    ) -> None:
+        """Otherwise the agent would have no log until it is corrected."""
         for root, ours in (('file', 'file'), ('', 'file')):
             directory = self.describe(root, ours)
             broken, *others = (
@@ -271,8 +275,8 @@ class TestLines(base.BaseTestCase):
                 others,
             )
 
-    def test_a_described_log_that_cannot_be_made(self) -> None:
-        """Python runs what stands there, and fails as it likes."""
+    def test_invalid_log_configuration_is_reported_in_one_line(self) -> None:
+        """Python evaluates the file, so that it may raise any exception."""
         for program, described, word in (
             ('agent', {'handler': 'no.such.Handler'}, 'ModuleNotFoundError'),
             ('agent', {'root': 'nobody'}, 'nobody'),
@@ -291,15 +295,15 @@ class TestLines(base.BaseTestCase):
             )
             self.assertIn(word, line)
 
-    def test_undo_does_without_a_described_log(self) -> None:
+    def test_restore_runs_with_an_invalid_log_configuration(self) -> None:
         code, complaint = self.start(
             'agent', self.describe(handler='no.such.Handler'), '--restore'
         )
         self.assertEqual(1, code, complaint)
         self.assertIn('0 servers are in the journal', complaint)
 
-    def test_a_systems_log_that_cannot_be_used(self) -> None:
-        """--restore does without, for whatever is told as an error of oslo."""
+    def test_unusable_syslog_is_an_error_of_oslo_config(self) -> None:
+        """--restore runs without a log after an error of oslo.config."""
         conf = cfg.ConfigOpts()
         log.register_options(conf)
         conf([])

@@ -15,7 +15,7 @@ from nova_vhpc.tests import base
 
 
 class ListOptsTest(base.TestCase):
-    def test_every_option_says_what_it_is_for(self):
+    def test_every_option_is_listed_once_and_has_help(self):
         seen = set()
         for group, options in opts.list_opts():
             name = group if isinstance(group, str) else group.name

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The sample file that is shipped is the one that the code generates."""
+"""The sample file in etc equals the generated one."""
 
 import contextlib
 import io
@@ -26,17 +26,17 @@ SAMPLE = TOP / 'etc' / 'nova-vhpc' / 'nova-vhpc.conf.sample'
 
 
 def ours(text):
-    """The sections that belong to nova-vhpc: libraries' own ones vary."""
+    """Return the sections of nova-vhpc; those of libraries vary."""
     sections = re.split(r'(?m)^(?=\[)', text)
     return {s.split(']')[0]: s for s in sections if s.startswith('[vhpc_')}
 
 
 class SampleTest(base.TestCase):
-    def test_it_is_up_to_date(self):
+    def test_sample_file_equals_the_generated_one(self):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             generator.main(['--namespace', 'nova_vhpc', '--wrap-width', '79'])
         generated = ours(out.getvalue())
         self.assertIn('[vhpc_agent', generated)
-        # Mend it by: tox -e genconfig
+        # If not, run: tox -e genconfig
         self.assertEqual(generated, ours(SAMPLE.read_text()))

@@ -30,7 +30,7 @@ class OvercommitLimitsTest(base.TestCase):
         scheduler.check(conf)
         return conf.vhpc_scheduler.max_overcommit
 
-    def test_limits(self):
+    def test_limits_by_paradigm_are_parsed(self):
         for text, expected in (
             ('openmp:1.0,hybrid:1.5', {'openmp': 1.0, 'hybrid': 1.5}),
             ('mpi:2', {'mpi': 2.0}),
@@ -39,7 +39,7 @@ class OvercommitLimitsTest(base.TestCase):
         ):
             self.assertEqual(expected, self.read(text))
 
-    def test_what_would_be_no_limit_is_refused(self):
+    def test_invalid_limit_is_refused(self):
         for text, words in (
             ('openmp:1,5', 'NAME:VALUE pairs'),
             ('openmpi:1.0', "'openmpi' is no vhpc:paradigm: mpi, openmp"),
@@ -57,7 +57,7 @@ class OvercommitLimitsTest(base.TestCase):
 
 
 class NumbersTest(base.TestCase):
-    def test_complaints_name_value_and_bounds(self):
+    def test_error_names_value_and_bounds(self):
         for kind, value, words in (
             (types.Integer(1), '0', "'0' is not an integer >= 1"),
             (types.Integer(), '', "'' is not an integer"),
@@ -78,8 +78,8 @@ class NumbersTest(base.TestCase):
             error = self.assertRaises(ValueError, kind, value)
             self.assertIn(words, str(error))
 
-    def test_inventories_that_placement_would_refuse(self):
-        # It keeps 31 bits; what a rule of a bridge takes is the limit here.
+    def test_inventory_that_placement_would_refuse_is_refused(self):
+        # Placement stores 31 bits; the limit is that of bridge rules.
         for name in ('shared_slots', 'default_mbps'):
             conf = cfg.ConfigOpts()
             topology.register_opts(conf)
@@ -92,6 +92,6 @@ class NumbersTest(base.TestCase):
             self.assertIn(f'[vhpc_topology]{name}', str(error))
             self.assertIn('from 1 to 10000000', str(error))
 
-    def test_values(self):
+    def test_valid_numbers_are_parsed(self):
         self.assertEqual(7, types.Integer(0, 7)(' 7'))
         self.assertEqual(-1.5, types.Finite()('-1.5'))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Slips of the pen in a configuration file."""
+"""Misspelled options and groups in configuration files."""
 
 import pathlib
 import tempfile
@@ -22,7 +22,7 @@ from nova_vhpc.conf import unknown_options
 from nova_vhpc.tests import base
 
 
-class UnreadTest(base.TestCase):
+class UnknownOptionsTest(base.TestCase):
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory()
@@ -37,7 +37,7 @@ class UnreadTest(base.TestCase):
         conf([argument, str(whole)], default_config_files=[])
         return unknown_options.find(conf)
 
-    def test_what_is_read_is_not_told_of(self):
+    def test_known_options_are_not_reported(self):
         self.assertEqual(
             [],
             self.find(
@@ -51,32 +51,32 @@ class UnreadTest(base.TestCase):
             ),
         )
 
-    def test_an_option_in_the_wrong_group(self):
+    def test_option_in_the_wrong_group_is_reported_with_the_right_one(self):
         (sentence,) = self.find('[vhpc_agent]\nslice_policy = atc\n')
         self.assertIn('vhpc.conf: [vhpc_agent]slice_policy is no', sentence)
         self.assertIn('it belongs to [vhpc_control]', sentence)
 
-    def test_a_misspelt_option(self):
+    def test_misspelled_option_is_reported_with_the_right_name(self):
         (sentence,) = self.find('[vhpc_agent]\ncpu_share_set = 0\n')
         self.assertIn('[vhpc_agent]cpu_share_set', sentence)
         self.assertIn('is it cpu_shared_set?', sentence)
 
-    def test_an_option_like_no_other(self):
+    def test_option_unlike_any_other_is_reported_without_a_guess(self):
         (sentence,) = self.find('[vhpc_agent]\nxyzzy = 1\n')
         self.assertTrue(sentence.endswith('[vhpc_agent]xyzzy is no option'))
 
-    def test_a_hyphen(self):
-        # oslo.config does not read it.
+    def test_option_with_a_hyphen_is_reported(self):
+        # oslo.config does not accept a hyphen in a file.
         (sentence,) = self.find('[vhpc_agent]\nquarantine-seconds = 9\n')
         self.assertIn('[vhpc_agent]quarantine-seconds', sentence)
         self.assertIn('is it quarantine_seconds?', sentence)
 
-    def test_a_group_in_any_case(self):
+    def test_group_is_recognised_in_any_case(self):
         (sentence,) = self.find('[VHPC_AGENT]\nxyzzy = 1\n')
         self.assertIn('[vhpc_agent]xyzzy', sentence)
 
-    def test_what_oslo_config_does_not_read_either(self):
-        # An editor's lock, a hidden file, and one that is taken away.
+    def test_files_that_oslo_config_does_not_read_are_skipped(self):
+        # An editor's lock, a hidden file, and one that breaks and vanishes.
         (self.directory / '.#a.conf').symlink_to('nowhere')
         (self.directory / '.b.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
         (self.directory / 'c.conf').write_text('[vhpc_agent]\nxyzzy = 1\n')
@@ -87,7 +87,7 @@ class UnreadTest(base.TestCase):
         (self.directory / 'c.conf').unlink()
         self.assertEqual([], unknown_options.find(conf))
 
-    def test_every_directory_and_the_home(self):
+    def test_every_directory_and_the_home_directory_are_read(self):
         for name in ('one', 'two'):
             (self.directory / name).mkdir()
             file = self.directory / name / 'a.conf'
@@ -103,13 +103,13 @@ class UnreadTest(base.TestCase):
         (sentence,) = unknown_options.find(conf)
         self.assertIn('one/a.conf: [vhpc_agent]one', sentence)
 
-    def test_a_misspelt_group(self):
+    def test_misspelled_group_is_reported_with_the_right_name(self):
         (sentence,) = self.find('[vhpc_contrl]\nslice_policy = atc\n')
         self.assertIn(
             'no group [vhpc_contrl]; is it [vhpc_control]?', sentence
         )
 
-    def test_options_of_an_unknown_keystoneauth_plugin(self):
+    def test_options_of_an_unknown_keystoneauth_plugin_are_not_reported(self):
         self.assertEqual(
             [],
             self.find(
@@ -118,13 +118,13 @@ class UnreadTest(base.TestCase):
             ),
         )
 
-    def test_files_of_a_directory(self):
+    def test_file_of_a_configuration_directory_is_read(self):
         (sentence,) = self.find(
             '[vhpc_agent]\nxyzzy = 1\n', '--config-dir', '10-ours.conf'
         )
         self.assertIn('10-ours.conf', sentence)
 
-    def test_no_file(self):
+    def test_nothing_is_reported_without_a_file(self):
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[])
         self.assertEqual([], unknown_options.find(conf))

@@ -69,7 +69,7 @@ VM: Mapping[str, st.SearchStrategy[Any]] = {
 }
 OTHERS = st.builds(
     model.OtherVm,
-    # Two that are never managed, and one that may be shown as both.
+    # Two are never managed; a may be in a view as both.
     uuid=st.sampled_from(['o', 'p', 'a']),
     vcpus=st.integers(1, 9),
     shares=st.one_of(st.none(), st.integers(-5, 300_000)),
@@ -127,7 +127,7 @@ VIEWS = st.builds(model.HostView, **HOST)
 class Spoiled:
     """Another value for one field of a view.
 
-    :ivar vm: number of the VM whose field it is; None for a field of the host.
+    :ivar vm: index of the VM whose field it is; None for a field of the view.
     :ivar in_sample: whether it is a field of that VM's sample.
     """
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts whose VMs do something for long enough to be acted upon."""
+"""Random hosts whose VMs run for long and take plans into effect."""
 
 import dataclasses
 import random
@@ -20,22 +20,25 @@ from nova_vhpc.tests.unit.control import plan_checks
 
 TICK_US = 100_000
 TURN = 40
-"""Ticks for which latencies rise, and then are nil."""
+"""Ticks for which latencies rise; for as many they are zero afterwards."""
 
 CPU_TURN = 55
-"""Ticks after which CPUs of the host go or come back."""
+"""Ticks after which some CPUs of the host vanish, or come back."""
 
 WORKLOADS = (*model.Workload, *(model.Workload.PARALLEL,) * 3)
-"""Most are parallel: slices, windows and pins are for those."""
+"""Most are parallel, because slices, windows and pins are for these."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """What is measured of a VM.
+    """Measurements of a VM over time.
 
-    :ivar slope_us: by how much its latency rises per tick.
+    :ivar latency_us: synchronisation latency at the beginning of each rise.
+    :ivar slope_us: rise of the latency per tick.
+    :ivar little: I/O events per tick while there is little I/O.
+    :ivar much: I/O events per tick while there is much I/O.
     :ivar rest: ticks of little I/O, followed by as many of much.
-    :ivar awake: part of the time that its vCPUs are runnable.
+    :ivar runnable: part of the time that its vCPUs are runnable, 0.0 to 1.0.
     """
 
     latency_us: float
@@ -43,12 +46,12 @@ class Course:
     little: float
     much: float
     rest: int
-    awake: float
+    runnable: float
 
     def sample(self, tick: int, vcpus: int) -> model.Sample:
-        """The measurements of one tick."""
+        """Return the measurements of one tick."""
         rising = tick // TURN % 2 == 0
-        half_us = TICK_US * self.awake / 2
+        half_us = TICK_US * self.runnable / 2
         return model.Sample(
             sync_latency_us=self.latency_us + self.slope_us * (tick % TURN)
             if rising
@@ -63,9 +66,10 @@ class Course:
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """A host as it is drawn; :class:`LiveHost` lives on it.
+    """A random host; a :class:`LiveHost` begins in this state.
 
-    :ivar fewer: how many CPUs it has every other :data:`CPU_TURN` ticks.
+    :ivar fewer: number of its CPUs in every other :data:`CPU_TURN` ticks.
+    :ivar late_us: lateness of the switches between gang windows.
     """
 
     cpus: tuple[model.Cpu, ...]
@@ -80,7 +84,7 @@ class Setup:
 def _original(
     source: random.Random, vcpus: int, cpus: frozenset[int]
 ) -> model.CpuTune:
-    """A flavor's cputune; most with a quota, whose share must be kept."""
+    """Return a flavor's cputune; most have a quota."""
     period_us = source.choice((100_000, 33_333, 10_000, 1_000_000))
     quota_us = source.randint(1_000, period_us * 5 // 4)
     return model.CpuTune(
@@ -94,7 +98,7 @@ def _original(
 def _vm(
     source: random.Random, uuid: str, cpus: frozenset[int]
 ) -> model.VmView:
-    """A VM that nothing is wrong with."""
+    """Return a random valid VM."""
     vcpus = source.choice((1, 1, 2, 2, 3, 4))
     some = frozenset(source.sample(sorted(cpus), source.randint(1, len(cpus))))
     allowed = source.choice((None, None, some))
@@ -121,15 +125,15 @@ def _course(source: random.Random) -> Course:
         little=source.uniform(0, 60),
         much=source.uniform(100, 3_000),
         rest=source.randint(3, 30),
-        awake=source.choice((1.0, 1.0, 1.0, 1.0, 0.5, 0.02)),
+        runnable=source.choice((1.0, 1.0, 1.0, 1.0, 0.5, 0.02)),
     )
 
 
 def make_setup(source: random.Random) -> Setup:
-    """A host of any kind, with one to four VMs and maybe one of others.
+    """Return a random host with one to four managed VMs.
 
-    Hypothesis prefers values at the edge, and most of its hosts would
-    have nothing to do.
+    It is not drawn by Hypothesis, which prefers extreme values: on most of
+    its hosts there would be nothing to control.
     """
     count = source.choice((1, 2, 2, 4, 4, 6, 8))
     cpus = frozenset(range(count))
@@ -150,7 +154,7 @@ def make_setup(source: random.Random) -> Setup:
 
 
 class LiveHost:
-    """Shows its VMs tick by tick, with all writes applied."""
+    """Provides the view of each tick; plans applied to it take effect."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -158,7 +162,7 @@ class LiveHost:
         self._in_force = {one.uuid: one.in_force for one in setup.vms}
 
     def view(self) -> model.HostView:
-        """The next tick's view."""
+        """Return the view of the next tick."""
         setup, tick = self._setup, self._tick
         self._tick += 1
         samples = [course.sample for course in setup.courses]
@@ -185,7 +189,7 @@ class LiveHost:
         )
 
     def apply(self, plan: model.Plan) -> None:
-        """Put in force what a plan writes."""
+        """Put the writes of a plan into force."""
         for uuid, planned in plan.vms.items():
             if planned.writes is not None and uuid in self._in_force:
                 self._in_force[uuid] = plan_checks.after(

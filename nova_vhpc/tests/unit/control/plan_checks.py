@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What every plan must keep to, whatever came in."""
+"""Checks that every plan must pass, whatever the view."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ from nova_vhpc.tests import base
 
 
 def after(in_force: model.CpuTune, writes: model.CpuTune) -> model.CpuTune:
-    """What is in force when a plan's writes have been applied."""
+    """Return the settings in force after a plan's writes."""
     return dataclasses.replace(
         in_force,
         **{
@@ -33,38 +33,38 @@ def after(in_force: model.CpuTune, writes: model.CpuTune) -> model.CpuTune:
 class PlanTestCase(base.TestCase):
     """Checks plans against the view that they were made from."""
 
-    def check(self, seen: model.HostView, plan: model.Plan) -> None:
-        """All that holds for any plan."""
-        shown = {vm.uuid: vm for vm in seen.vms}
+    def check(self, view: model.HostView, plan: model.Plan) -> None:
+        """Assert all that must hold for any plan."""
+        vms = {vm.uuid: vm for vm in view.vms}
         # Only managed VMs are planned.
-        self.assertLessEqual(set(plan.vms), set(shown))
-        for uuid in shown.keys() - plan.vms.keys():
+        self.assertLessEqual(set(plan.vms), set(vms))
+        for uuid in vms.keys() - plan.vms.keys():
             self.assertIn(uuid, {one.uuid for one in plan.ignored})
-        for remark in plan.ignored:
+        for diagnostic in plan.ignored:
             for fault in ('failed', 'cannot be planned'):
-                self.assertNotIn(fault, remark.reason)
-        self.check_pools(seen, plan)
-        self.check_windows(seen, plan)
+                self.assertNotIn(fault, diagnostic.reason)
+        self.check_pools(view, plan)
+        self.check_windows(view, plan)
         for uuid, planned in plan.vms.items():
-            source = shown[uuid]
-            self.check_bandwidth(planned, source, seen.limits)
-            self.check_pins(planned, source, seen, plan)
+            source = vms[uuid]
+            self.check_bandwidth(planned, source, view.limits)
+            self.check_pins(planned, source, view, plan)
             self.check_writes(planned, source)
 
-    def check_pools(self, seen: model.HostView, plan: model.Plan) -> None:
+    def check_pools(self, view: model.HostView, plan: model.Plan) -> None:
         """Neither pool is empty, and no CPU is in both."""
         if plan.pools is None:
             return
         io, computing = plan.pools.io, plan.pools.computing
         self.assertTrue(io and computing)
         self.assertFalse(io & computing)
-        self.assertLessEqual(io | computing, {cpu.id for cpu in seen.cpus})
+        self.assertLessEqual(io | computing, {cpu.id for cpu in view.cpus})
 
-    def check_windows(self, seen: model.HostView, plan: model.Plan) -> None:
-        """Windows write shares, so they name nobody who is not planned."""
+    def check_windows(self, view: model.HostView, plan: model.Plan) -> None:
+        """Windows write shares, so they name planned VMs only."""
         if plan.windows is None:
             return
-        limits = seen.limits
+        limits = view.limits
         for shares in (
             plan.windows.shares_after,
             *(turn.shares for turn in plan.windows.turns),
@@ -81,7 +81,7 @@ class PlanTestCase(base.TestCase):
         source: model.VmView,
         limits: model.ActuatorLimits,
     ) -> None:
-        """Inside libvirt's and the actuator's limits, the share kept."""
+        """Bandwidth is within all limits and keeps the CPU share."""
         tune, share = planned.tune, source.original.share
         self.assertEqual(tune.period_us is None, tune.quota_us is None)
         by_windows = planned.reason == 'gang window'
@@ -104,12 +104,12 @@ class PlanTestCase(base.TestCase):
             ):
                 self.assertTrue(low <= tune.quota_us <= high, tune)
         if share is None:
-            # A quota as long as the period throttles nobody.
+            # A quota as long as the period does not throttle.
             self.assertIn(tune.quota_us, (-1, tune.period_us))
         else:
             self.assertAlmostEqual(share, tune.share or 0.0, delta=share / 100)
         if planned.slice_us is None or by_windows:
-            # Nothing but the original makes the kernel's own slice.
+            # Only the original bandwidth leaves the kernel's own slice.
             self.assertEqual(
                 bandwidth.of_tune(source.original), bandwidth.of_tune(tune)
             )
@@ -123,10 +123,10 @@ class PlanTestCase(base.TestCase):
         self,
         planned: model.VmPlan,
         source: model.VmView,
-        seen: model.HostView,
+        view: model.HostView,
         plan: model.Plan,
     ) -> None:
-        """On the host's and the VM's CPUs, all of them in its pool."""
+        """Pins are CPUs of the host, allowed to the VM, and of its pool."""
         pins = planned.tune.vcpu_pins
         in_io_pool = planned.reason == 'I/O pool'
         if not source.repin:
@@ -138,7 +138,7 @@ class PlanTestCase(base.TestCase):
         ):
             return
         self.assertEqual(source.vcpus, len(pins))
-        allowed = frozenset(cpu.id for cpu in seen.cpus)
+        allowed = frozenset(cpu.id for cpu in view.cpus)
         if source.allowed_cpus is not None:
             allowed &= source.allowed_cpus
         used = frozenset().union(*pins)
@@ -154,7 +154,7 @@ class PlanTestCase(base.TestCase):
             if plan.pools.lent:
                 pool |= plan.pools.io
             if not used <= pool:
-                # Only where its vCPUs would share CPUs, and not tacitly.
+                # Only if its vCPUs would share CPUs, and with a diagnostic.
                 self.assertLess(len(pool & allowed), source.vcpus)
                 self.assertIn(
                     source.uuid,
@@ -165,13 +165,13 @@ class PlanTestCase(base.TestCase):
                     },
                 )
             if planned.phase == model.Phase.IO:
-                # It may stay out of the pool, but not tacitly.
+                # It may stay out of the pool, but with a diagnostic.
                 self.assertIn(source.uuid, {one.uuid for one in plan.ignored})
 
     def check_writes(
         self, planned: model.VmPlan, source: model.VmView
     ) -> None:
-        """Writes lead to the tune, and are made only where need be."""
+        """Writes lead to the planned settings, and no write is needless."""
         tune, writes, was = planned.tune, planned.writes, source.in_force
         will_be = was
         if writes is not None:

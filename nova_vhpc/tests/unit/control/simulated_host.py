@@ -10,16 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A host with a kernel's scheduler in steps of 1 ms, and a real controller.
+"""A simulated host: a kernel scheduler in steps of 1 ms, the real controller.
 
-Wide hosts are not to be had in the lab. What is modelled: EEVDF by weight on
-each CPU, with the lag kept (and clamped) when weights change, a group's weight
-divided over its busy vCPUs, a balancer that moves whoever is not pinned, and
-programs that get on only while all busy vCPUs of their VM run. With two CPUs
-it says what the lab measures on real guests, but for what borders cost.
+The lab has no wide hosts. The model: EEVDF by weight on each CPU, with the lag
+kept (and clamped) when weights change; a group's weight divided over its busy
+vCPUs; a load balancer that moves unpinned vCPUs; and programs that progress
+only while all busy vCPUs of their VM run. With two CPUs its results are those
+of the lab with real guests, except that switches between windows are free.
 
 ``python -m nova_vhpc.tests.unit.control.simulated_host`` compares stock and
-gang windows, with and without CPUs that are left clear, on made-up hosts.
+gang windows, with and without reserved CPUs, on random hosts.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ LIMITS = model.ActuatorLimits(
 
 
 class Vcpu:
-    """One thread; its virtual time and deadline are those of its CPU."""
+    """One thread; its virtual time and deadline are relative to its CPU."""
 
     def __init__(self, vm):
         self.vm = vm
@@ -57,18 +57,19 @@ class Vcpu:
         self.deadline = self.time + SLICE_MS * SHARES / self.weight
 
     def lag(self, mean):
-        """Clamped to two slices of service, as the kernel does."""
+        """Return the lag, clamped to two slices as in the kernel."""
         most = 2 * SLICE_MS * SHARES / self.weight
         return max(-most, min(most, self.time - mean))
 
 
 class Vm:
-    """A VM whose vCPUs always want to run, or never.
+    """A VM some of whose vCPUs always want to run, the others never.
 
-    :ivar busy: how many of them do.
-    :ivar cpus: that it is bound to; None for all.
-    :ivar parallel: it asked for us, and gets on while all busy vCPUs run.
-    :ivar done_ms: for how long it got on; else CPU time.
+    :ivar busy: number of vCPUs that always want to run.
+    :ivar cpus: CPUs that the VM is bound to; None for all.
+    :ivar parallel: whether the VM is managed, and progresses only while all
+        its busy vCPUs run.
+    :ivar done_ms: progress of a parallel VM, CPU time of any other.
     """
 
     def __init__(self, name, size, cluster=None, busy=None, cpus=None):
@@ -100,9 +101,9 @@ class Vm:
 
 
 class Host:
-    """CPUs, VMs, and whoever decides about them.
+    """CPUs, VMs, and the controller, if any.
 
-    :param managed: whether there is an agent, or stock Linux.
+    :param managed: whether a controller plans, or stock Linux alone.
     """
 
     def __init__(self, cpus, vms, managed=True, seed=1):
@@ -143,9 +144,9 @@ class Host:
                 )
 
     def run(self, warm_ms, ms):
-        """Run, and count from when it is warm.
+        """Run for a while; measure after a warm-up.
 
-        :returns: what each VM got on, in parts of the time.
+        :returns: progress of each VM by name, in parts of the time.
         """
         for vm in self.vms:
             vm.done_ms = 0
@@ -153,16 +154,16 @@ class Host:
             self._step()
             if step < warm_ms:
                 continue
-            on = set(map(id, self._ran))
+            running_ids = set(map(id, self._ran))
             for vm in self.vms:
-                running = sum(id(vcpu) in on for vcpu in vm.vcpus)
+                running = sum(id(vcpu) in running_ids for vcpu in vm.vcpus)
                 if vm.parallel:
                     running = int(0 < running == vm.busy)
                 vm.done_ms += running
         return {vm.name: vm.done_ms / ms for vm in self.vms}
 
     def end(self, vm):
-        """A VM is gone."""
+        """Remove a VM."""
         self.vms.remove(vm)
         for vcpu in vm.vcpus[: vm.busy]:
             self._queues[vcpu.cpu].remove(vcpu)
@@ -170,7 +171,7 @@ class Host:
                 self._running[vcpu.cpu] = None
 
     def efficiency(self, got):
-        """Part of the host's CPU time in which parallel VMs got on."""
+        """Return the part of all CPU time in which parallel VMs progress."""
         return sum(
             got[vm.name] * vm.size for vm in self.vms if vm.parallel
         ) / len(self.cpus)
@@ -195,7 +196,7 @@ class Host:
 
     def _decide(self):
         everywhere = (frozenset(cpu.id for cpu in self.cpus),)
-        asked = [vm for vm in self.vms if vm.parallel]
+        managed = [vm for vm in self.vms if vm.parallel]
         plan = self._controller.decide(
             model.HostView(
                 self._now_ms // TICK_MS,
@@ -212,7 +213,7 @@ class Host:
                         in_force=vm.in_force,
                         sample=vm.sample(),
                     )
-                    for vm in asked
+                    for vm in managed
                 ),
                 wall_us=1_000 * self._now_ms,
                 limits=LIMITS,
@@ -230,7 +231,7 @@ class Host:
                 window_late_us=500.0,
             )
         )
-        for vm in asked:
+        for vm in managed:
             if plan.vms[vm.name].writes is not None:
                 vm.in_force = plan.vms[vm.name].tune
                 for vcpu, pin in zip(
@@ -257,7 +258,7 @@ class Host:
                 vcpu.begin()
 
     def _mean(self, cpu, but=None):
-        """Virtual time of a CPU: all that have had less are eligible."""
+        """Return the virtual time of a CPU; vCPUs below it are eligible."""
         queue = [vcpu for vcpu in self._queues[cpu] if vcpu is not but]
         weights = sum(vcpu.weight for vcpu in queue)
         if not weights:
@@ -277,7 +278,7 @@ class Host:
         self._queues[cpu].append(vcpu)
 
     def _balance(self):
-        """Move some of those who may go from loaded CPUs to others."""
+        """Move some vCPUs that are not pinned off loaded CPUs."""
         loads = [sum(one.weight for one in queue) for queue in self._queues]
         free = [
             vcpu
@@ -296,8 +297,8 @@ class Host:
                 ),
             )
             pulled = not self._queues[best] and len(self._queues[here]) > 1
-            # The kernel takes a load for half of what it is each time that it
-            # found nobody to move; so heavy ones move, too, if not so soon.
+            # After each failed attempt the kernel halves the load that it
+            # compares, so that heavy tasks move, too, only later.
             counted = weight if self._chance.random() > SELDOM else 0
             if best != here and (
                 pulled or loads[best] + counted < 0.8 * loads[here]
@@ -307,7 +308,7 @@ class Host:
                 self._put(vcpu, best)
 
     def _serve(self, cpu, queue):
-        """Who is eligible and has the first deadline, until it is over."""
+        """Run the eligible vCPU of the earliest deadline until it is due."""
         vcpu = self._running[cpu]
         if vcpu is None and queue:
             mean = self._mean(cpu) + 1e-9
@@ -329,29 +330,29 @@ class Host:
 
 
 def clusters(chance, cpus, overcommit, sizes, members):
-    """Parallel VMs until so many vCPUs per CPU are there."""
-    found = []
+    """Return parallel VMs of ``overcommit`` vCPUs per CPU in all."""
+    vms = []
     number = 0
-    while sum(vm.size for vm in found) < overcommit * cpus:
+    while sum(vm.size for vm in vms) < overcommit * cpus:
         number += 1
         size = chance.choice(sizes)
-        found += [
+        vms += [
             Vm(f'c{number}.{member}', size, f'c{number}')
             for member in range(chance.choice(members))
         ]
-    return found
+    return vms
 
 
 def hogs(sizes):
-    """VMs that did not opt in and never sleep."""
+    """Return unmanaged VMs that never sleep."""
     return [Vm(f'h{number}', size) for number, size in enumerate(sizes)]
 
 
 def compare(seed):
-    """Run a made-up host under stock Linux, in windows, with reserved CPUs.
+    """Run a random host under stock Linux, in windows, with reserved CPUs.
 
-    :returns: for each, efficiency, the parallel VMs' geometric mean, and
-        what the others had; None if nothing is left clear.
+    :returns: CPUs, reserved CPUs, and the :class:`Figures` of each of the
+        three; None if no CPU was reserved.
     """
     chance = random.Random(seed)
     cpus = chance.choice((8, 12, 16, 24, 32, 48))
@@ -359,7 +360,7 @@ def compare(seed):
     sizes = chance.choice(((2, 4), (4,), (4, 8), (2, 4, 8)))
     members = chance.choice(((1,), (1, 2), (2, 4)))
     busy = chance.choice((1, 2, cpus // 8, cpus // 4))
-    found = []
+    figures = []
     for managed, reserve in ((False, False), (True, False), (True, True)):
         host = Host(
             cpus,
@@ -369,10 +370,10 @@ def compare(seed):
             seed,
         )
         if not reserve:
-            # A look that never comes.
+            # The first evaluation never comes.
             host.slices.reserved_cpus = reserved_cpus.ReservedCpus(10**9)
         got = host.run(14_000, 4_000)
-        found.append(
+        figures.append(
             Figures(
                 host.efficiency(got),
                 statistics.geometric_mean(
@@ -381,35 +382,39 @@ def compare(seed):
                 sum(got[vm.name] for vm in host.vms if not vm.parallel),
             )
         )
-        left = len(host.slices.reserved_cpus.cpus)
-    return (cpus, left, found) if left else None
+        reserved = len(host.slices.reserved_cpus.cpus)
+    return (cpus, reserved, figures) if reserved else None
 
 
 @dataclasses.dataclass
 class Figures:
+    """Efficiency, geometric mean of parallel VMs, sum of the others."""
+
     efficiency: float
     mean: float
     others: float
 
 
 def report(seeds: Iterable[int]) -> None:
-    """Print each host, and the means."""
-    all_found = []
+    """Print the figures of each host, and their means."""
+    hosts = []
     for seed in seeds:
-        made = compare(seed)
-        if made is None:
+        compared = compare(seed)
+        if compared is None:
             continue
-        cpus, left, found = made
-        all_found.append(found)
-        print(f'{seed}: {cpus} CPUs, {left} left clear:', *found, flush=True)
+        cpus, reserved, figures = compared
+        hosts.append(figures)
+        print(
+            f'{seed}: {cpus} CPUs, {reserved} reserved:', *figures, flush=True
+        )
     for column, name in enumerate(('stock', 'windows', 'reserved')):
-        figures = [found[column] for found in all_found]
-        mean = statistics.geometric_mean(one.mean for one in figures)
+        by_host = [figures[column] for figures in hosts]
+        mean = statistics.geometric_mean(one.mean for one in by_host)
         print(
             f'{name}: efficiency '
-            f'{statistics.fmean(one.efficiency for one in figures):.2f}, '
+            f'{statistics.fmean(one.efficiency for one in by_host):.2f}, '
             f'mean {mean:.3f}, '
-            f'others {statistics.fmean(one.others for one in figures):.2f}'
+            f'others {statistics.fmean(one.others for one in by_host):.2f}'
         )
 
 

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Parallel VMs of many widths on one host, and what is fair among them.
+"""Fairness among parallel VMs of different widths on one host.
 
 ``python -m nova_vhpc.tests.unit.control.simulated_widths`` compares stock and
-gang windows on made-up hosts where nobody else is busy.
+gang windows on random hosts without other busy VMs.
 """
 
 import dataclasses
@@ -25,29 +25,29 @@ from collections.abc import Iterable
 from nova_vhpc.tests.unit.control import simulated_host
 
 LEAST = 0.002
-"""Of the time; who got on less counts with it, where logarithms are taken."""
+"""Least progress that counts, as a part of the time: logarithms are taken."""
 
 
 @dataclasses.dataclass
 class Widths:
-    """What the VMs of a host got on, in parts of the time.
+    """Progress of the VMs of a host, in parts of the time.
 
     :ivar sizes: vCPUs by VM.
-    :ivar stock: by VM, under stock Linux.
-    :ivar ours: the same with gang windows.
+    :ivar stock: progress by VM under stock Linux.
+    :ivar windows: progress by VM with gang windows.
     """
 
     cpus: int
     sizes: dict[str, int]
     stock: dict[str, float]
-    ours: dict[str, float]
+    windows: dict[str, float]
 
     def efficiency(self, got):
-        """Part of the host's CPU time in which they got on."""
+        """Return the part of all CPU time in which the VMs progress."""
         return sum(got[vm] * self.sizes[vm] for vm in got) / self.cpus
 
     def fairness(self, got):
-        """Least by greatest progress, for VMs of each width."""
+        """Return least by greatest progress for VMs of each width."""
         by_size = {}
         for vm, part in got.items():
             by_size.setdefault(self.sizes[vm], []).append(max(LEAST, part))
@@ -59,26 +59,26 @@ class Widths:
 
 
 def compare(seed):
-    """A made-up host of 8 to 32 CPUs, under stock Linux and with windows."""
+    """Run a random host under stock Linux and with windows."""
     chance = random.Random(seed)
     cpus = chance.choice((8, 16, 24, 32))
     overcommit = chance.choice((1, 1.5, 2, 3))
     sizes = chance.choice(((2, 4, 8), (2, 8), (4,), (4, 8), (2, 4)))
     members = chance.choice(((1,), (1, 2), (2, 4)))
-    found = []
+    progress = []
     for managed in (False, True):
-        made = simulated_host.clusters(
+        vms = simulated_host.clusters(
             random.Random(seed), cpus, overcommit, sizes, members
         )
-        host = simulated_host.Host(cpus, made, managed, seed)
-        found.append(host.run(10_000, 4_000))
-    return Widths(cpus, {vm.name: vm.size for vm in made}, *found)
+        host = simulated_host.Host(cpus, vms, managed, seed)
+        progress.append(host.run(10_000, 4_000))
+    return Widths(cpus, {vm.name: vm.size for vm in vms}, *progress)
 
 
 def report(seeds: Iterable[int]) -> None:
     """Print the means of all hosts."""
     hosts = [compare(seed) for seed in seeds]
-    for name in ('stock', 'ours'):
+    for name in ('stock', 'windows'):
         got = [getattr(host, name) for host in hosts]
         efficiency = statistics.fmean(
             host.efficiency(one) for host, one in zip(hosts, got, strict=True)
@@ -96,7 +96,7 @@ def report(seeds: Iterable[int]) -> None:
             f'fairness {statistics.fmean(fair):.2f}'
         )
     worse = [
-        host.ours[vm] < 0.9 * host.stock[vm]
+        host.windows[vm] < 0.9 * host.stock[vm]
         for host in hosts
         for vm in host.stock
     ]

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The bought CPU share is kept, inside all limits."""
+"""Period and quota keep the CPU share of the flavor, within limits."""
 
 from fractions import Fraction
 
@@ -25,27 +25,27 @@ TICK = model.ActuatorLimits(effective_min_slice_us=4_000)
 
 
 class ForSliceTest(base.TestCase):
-    def test_half_a_cpu(self):
+    def test_half_a_cpu_gets_a_period_of_two_slices(self):
         self.assertEqual(
             (20_000, 10_000),
             bandwidth.for_slice(10_000, (100_000, 50_000), LIMITS),
         )
 
-    def test_no_limit_is_never_throttled(self):
+    def test_unlimited_vm_gets_a_quota_as_long_as_its_period(self):
         self.assertEqual(
             (10_000, 10_000),
             bandwidth.for_slice(10_000, (100_000, -1), LIMITS),
         )
 
-    def test_none_is_the_original(self):
+    def test_no_slice_gives_no_bandwidth(self):
         self.assertIsNone(bandwidth.for_slice(None, (100_000, 50_000), LIMITS))
 
-    def test_never_coarser_than_bought(self):
+    def test_slice_longer_than_original_quota_gives_no_bandwidth(self):
         self.assertIsNone(
             bandwidth.for_slice(20_000, (20_000, 10_000), LIMITS)
         )
 
-    def test_unless_the_administrator_says_so(self):
+    def test_specified_slice_may_exceed_the_original_quota(self):
         self.assertEqual(
             (40_000, 20_000),
             bandwidth.for_slice(
@@ -53,34 +53,34 @@ class ForSliceTest(base.TestCase):
             ),
         )
 
-    def test_not_below_what_the_actuator_brings_about(self):
+    def test_slice_is_raised_to_the_actuators_minimum(self):
         self.assertEqual(
             (8_000, 4_000), bandwidth.for_slice(300, (100_000, 50_000), TICK)
         )
 
-    def test_a_tiny_share_keeps_period_within_a_second(self):
-        # 0.4% of a CPU: a slice of 30 ms would take a period of 7.5 s.
+    def test_tiny_share_keeps_its_period_within_a_second(self):
+        # 0.4% of a CPU: a slice of 30 ms would need a period of 7.5 s.
         self.assertEqual(
             (500_000, 2_000),
             bandwidth.for_slice(2_000, (1_000_000, 4_000), LIMITS),
         )
 
-    def test_a_share_too_small_for_any_shorter_slice(self):
+    def test_share_too_small_for_a_shorter_slice_gives_no_bandwidth(self):
         self.assertIsNone(bandwidth.for_slice(500, (1_000_000, 1_000), LIMITS))
 
-    def test_exact_where_integers_allow(self):
-        # A slice of just 10 ms would take a period of 23333.3 us.
+    def test_share_is_exact_if_integers_allow(self):
+        # A slice of exactly 10 ms would need a period of 23333.3 us.
         period, quota = bandwidth.for_slice(10_000, (70_000, 30_000), LIMITS)
         self.assertEqual(Fraction(3, 7), Fraction(quota, period))
         self.assertAlmostEqual(10_000, quota, delta=2)
 
-    def test_the_slice_is_not_moved_far_for_an_exact_share(self):
-        # The least quota that keeps it exactly is the original's own.
+    def test_slice_stays_close_if_an_exact_share_needs_a_distant_one(self):
+        # The least quota that keeps the share exactly is the original one.
         period, quota = bandwidth.for_slice(50_000, (100_000, 70_001), LIMITS)
         self.assertEqual(50_000, quota)
         self.assertAlmostEqual(0.70001, quota / period, places=4)
 
-    def test_an_original_that_libvirt_would_not_take(self):
+    def test_original_beyond_libvirts_limits_gives_no_bandwidth(self):
         for original in ((500, 50_000), (100_000, 10), (2_000_000, -1)):
             self.assertIsNone(bandwidth.for_slice(10_000, original, LIMITS))
 
@@ -117,14 +117,14 @@ class ForSliceTest(base.TestCase):
                 self.assertLess(made[1], quota_us * 1.06)
 
 
-class KnownTest(base.TestCase):
-    def test_every_way_to_say_no_limit(self):
+class OfTuneTest(base.TestCase):
+    def test_every_quota_below_one_means_unlimited(self):
         for quota_us in (-1, 0, -1_000):
             self.assertEqual(
                 (100_000, -1),
                 bandwidth.of_tune(model.CpuTune(100_000, quota_us)),
             )
 
-    def test_one_of_two_is_not_known(self):
+    def test_period_or_quota_alone_is_unknown(self):
         self.assertIsNone(bandwidth.of_tune(model.CpuTune(quota_us=5_000)))
         self.assertIsNone(bandwidth.of_tune(model.CpuTune(period_us=5_000)))

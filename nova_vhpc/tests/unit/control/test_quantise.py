@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The paper's states of 50 events."""
+"""States of 50 events, as in the I/O-perception paper."""
 
 import math
 
@@ -22,7 +22,7 @@ from nova_vhpc.tests import base
 
 
 class QuantiseTest(base.TestCase):
-    def test_the_papers_example(self):
+    def test_125_events_are_state_3_as_in_the_paper(self):
         self.assertEqual(3, quantise.to_state(125))
 
     def test_bins_begin_at_multiples_of_50(self):
@@ -40,11 +40,11 @@ class QuantiseTest(base.TestCase):
             [75.0, 125.0], [quantise.to_events(state) for state in (2, 3)]
         )
 
-    def test_garbage_is_no_events(self):
-        for garbage in (-1, -math.inf, math.nan):
-            self.assertEqual(1, quantise.to_state(garbage))
+    def test_invalid_numbers_count_as_no_events(self):
+        for invalid in (-1, -math.inf, math.nan):
+            self.assertEqual(1, quantise.to_state(invalid))
 
-    def test_what_no_network_carries_is_cut_off(self):
+    def test_events_beyond_the_greatest_state_are_cut_off(self):
         for huge in (1e300, math.inf):
             self.assertEqual(quantise.MAX_STATE, quantise.to_state(huge))
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Gang windows from end to end, on hosts that the lab has not got."""
+"""The controller with gang windows on simulated hosts."""
 
 from nova_vhpc.control.gang import reserved_cpus
 from nova_vhpc.tests import base
@@ -31,25 +31,25 @@ def pins(vm):
 
 
 class TestTwoCpus(base.TestCase):
-    """What the lab measures on real guests, but for what borders cost."""
+    """As the lab measures on real guests, except that switches are free."""
 
-    def test_clusters(self):
+    def test_three_gangs_progress_equally_and_efficiently(self):
         host = Host(2, gangs(3, 2))
         got = host.run(4_000, 3_000)
         self.assertGreater(host.efficiency(got), 0.9)
         self.assertGreater(min(got.values()), 0.8 * max(got.values()))
 
-    def test_hogs_keep_what_stock_gives_them(self):
+    def test_hogs_get_nine_tenths_of_their_time_under_stock_linux(self):
         for sizes in ([1], [2, 2]):
-            found = []
+            results = []
             for managed in (False, True):
                 host = Host(2, [*gangs(2, 2), *hogs(sizes)], managed)
-                found.append(others(host, host.run(5_000, 4_000)))
-            self.assertGreater(found[1], 0.9 * found[0])
+                results.append(others(host, host.run(5_000, 4_000)))
+            self.assertGreater(results[1], 0.9 * results[0])
 
 
 class TestWideHost(base.TestCase):
-    """Two busy vCPUs beside gangs that are narrower than the host."""
+    """Two hogs of one vCPU beside gangs narrower than the host."""
 
     def run_host(self, managed=True, reserve=True):
         host = Host(8, [*gangs(4, 3), *hogs([1, 1])], managed)
@@ -57,7 +57,7 @@ class TestWideHost(base.TestCase):
             host.slices.reserved_cpus = reserved_cpus.ReservedCpus(10**9)
         return host, host.run(13_000, 4_000)
 
-    def test_they_are_left_cpus_and_all_gain(self):
+    def test_cpus_are_reserved_for_hogs_and_all_vms_gain(self):
         stock, got_stock = self.run_host(managed=False)
         narrow, got_narrow = self.run_host(reserve=False)
         wide, got_wide = self.run_host()
@@ -73,7 +73,7 @@ class TestWideHost(base.TestCase):
                 others(wide, got_wide), 0.95 * others(host, got)
             )
 
-    def test_when_they_end_the_gangs_have_all_cpus(self):
+    def test_gangs_use_all_cpus_after_the_hogs_end(self):
         host, _ = self.run_host()
         for vm in [vm for vm in host.vms if not vm.parallel]:
             host.end(vm)
@@ -85,13 +85,13 @@ class TestWideHost(base.TestCase):
 
 
 class TestNarrowBesideWide(base.TestCase):
-    """Busy VMs that did not opt in, of one vCPU and of as many as CPUs.
+    """Unmanaged busy VMs of one vCPU, and of one vCPU per CPU.
 
-    All weigh the same, so the one vCPU has a CPU to itself without us.
+    All weigh the same, so the one vCPU has a whole CPU under stock Linux.
     """
 
     def others(self, managed, gangs, narrow=1):
-        """What each of them gets."""
+        """Return the host, and the progress of each unmanaged VM."""
         host = Host(8, [*gangs, *hogs([1] * narrow + [8])], managed)
         got = host.run(13_000, 4_000)
         return host, {
@@ -100,24 +100,24 @@ class TestNarrowBesideWide(base.TestCase):
 
     def check(self, make_gangs, narrow=1):
         _, stock = self.others(False, make_gangs(), narrow)
-        host, found = self.others(True, make_gangs(), narrow)
-        for name, got in found.items():
+        host, managed = self.others(True, make_gangs(), narrow)
+        for name, got in managed.items():
             self.assertGreater(got, 0.88 * stock[name], name)
         return host
 
-    def test_gangs_are_narrower_than_the_host(self):
+    def test_hogs_keep_their_time_beside_gangs_narrower_than_the_host(self):
         for narrow in (1, 2):
             host = self.check(lambda: gangs(4, 4), narrow)
             self.assertNotEqual(set(), host.slices.reserved_cpus.cpus)
             got = host.run(0, 4_000)
-            # Stock Linux: 0.1 or less.
+            # Under stock Linux the efficiency is 0.1 or less.
             self.assertGreater(host.efficiency(got), 0.3)
 
-    def test_gangs_are_as_wide_as_the_host(self):
-        # It needs its CPU, and they need all of them.
+    def test_hogs_keep_their_time_beside_gangs_as_wide_as_the_host(self):
+        # The narrow VM needs a CPU of its own, the gangs need all CPUs.
         self.check(lambda: gangs(2, 8))
 
-    def test_before_cpus_are_left_clear(self):
+    def test_narrow_hog_keeps_its_cpu_before_cpus_are_reserved(self):
         host = Host(8, [*gangs(4, 4), *hogs([1, 8])])
         got = host.run(5_000, 4_000)
         self.assertEqual(set(), host.slices.reserved_cpus.cpus)
@@ -128,7 +128,7 @@ class TestSleepingVcpus(base.TestCase):
     """Parallel VMs of which only some vCPUs, or none, want to run."""
 
     def run_host(self, managed):
-        # Where pins count vCPUs, busy ones meet on the first CPUs of each.
+        # If pins counted all vCPUs, the busy ones would share a few CPUs.
         host = Host(
             8,
             [
@@ -140,7 +140,7 @@ class TestSleepingVcpus(base.TestCase):
         )
         return host, host.run(15_000, 2_000)
 
-    def test_nobody_has_less_than_under_stock(self):
+    def test_no_vm_progresses_less_than_under_stock_linux(self):
         _, stock = self.run_host(False)
         host, got = self.run_host(True)
         for name, got_on in got.items():
@@ -153,7 +153,7 @@ class TestSleepingVcpus(base.TestCase):
 
 
 class TestBoundVms(base.TestCase):
-    """Busy VMs that did not opt in and are bound to some CPUs."""
+    """Unmanaged busy VMs that are bound to some CPUs."""
 
     first, last = frozenset(range(8)), frozenset(range(8, 16))
 
@@ -161,23 +161,23 @@ class TestBoundVms(base.TestCase):
         host = Host(16, [*gangs, *busy], managed)
         return host, host.run(13_000, 4_000)
 
-    def test_gangs_leave_them_cpus_where_they_can_be(self):
+    def test_reserved_cpus_are_among_those_the_vms_are_bound_to(self):
         for cpus in (self.first, self.last):
-            found = []
+            results = []
             for managed in (False, True):
                 host, got = self.run_host(
                     managed,
                     gangs(8, 3),
                     [Vm(f'h{n}', 1, cpus=cpus) for n in range(4)],
                 )
-                found.append((host.efficiency(got), others(host, got)))
+                results.append((host.efficiency(got), others(host, got)))
             clear = host.slices.reserved_cpus.cpus
             self.assertEqual(4, len(clear))
             self.assertLessEqual(clear, cpus)
-            self.assertGreater(found[1][0], 1.2 * found[0][0])
-            self.assertGreater(found[1][1], 0.95 * found[0][1])
+            self.assertGreater(results[1][0], 1.2 * results[0][0])
+            self.assertGreater(results[1][1], 0.95 * results[0][1])
 
-    def test_gangs_go_where_they_are_not(self):
+    def test_gang_runs_on_cpus_without_bound_vms(self):
         host, got = self.run_host(
             True, gangs(1, 8), [Vm('h', 8, cpus=self.first)]
         )
@@ -185,18 +185,18 @@ class TestBoundVms(base.TestCase):
         self.assertEqual(self.last, host.cpus_of(gang))
         self.assertGreater(got['c0'], 0.9)
 
-    def test_they_keep_what_they_have(self):
-        # A gang as wide as the host leaves no CPU.
-        found = []
+    def test_bound_vm_keeps_its_time_beside_a_gang_as_wide_as_the_host(self):
+        # A gang as wide as the host leaves no CPU free.
+        results = []
         for managed in (False, True):
             _, got = self.run_host(
                 managed, gangs(1, 16), [Vm('h', 8, cpus=self.first)]
             )
-            found.append(got['h'])
-        self.assertGreater(found[1], 0.9 * found[0])
+            results.append(got['h'])
+        self.assertGreater(results[1], 0.9 * results[0])
 
-    def test_only_who_meets_them_pauses(self):
-        # Two gangs in each half, and the last are beside nobody.
+    def test_gangs_without_bound_vms_on_their_cpus_do_not_pause(self):
+        # There are two gangs in each half, and the VM is in the first.
         host, got = self.run_host(
             True, gangs(4, 8), [Vm('h', 8, cpus=self.first)]
         )
@@ -205,7 +205,7 @@ class TestBoundVms(base.TestCase):
                 self.assertGreater(got[vm.name], 0.45)
 
 
-class TestMadeUpHosts(base.TestCase):
-    def test_report(self):
-        """What the figures of the documentation come from can be run."""
+class TestCompare(base.TestCase):
+    def test_host_without_reserved_cpus_has_no_figures(self):
+        """The figures of the documentation come from this comparison."""
         self.assertIsNone(simulated_host.compare(14))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The vCPUs that Nova itself takes for dedicated ones are the measure."""
+"""Dedicated vCPUs are counted as Nova counts them."""
 
 from nova import exception, objects
 from nova.virt import hardware
@@ -46,18 +46,18 @@ class DedicatedTest(base.TestCase):
         )
 
     def by_nova(self, specs):
+        """Return the number that Nova counts, or None if it refuses."""
         image = objects.ImageMeta.from_dict({'properties': {}})
         flavor = self.flavor(specs)
         try:
-            found = hardware.get_dedicated_cpu_constraint(
+            dedicated = hardware.get_dedicated_cpu_constraint(
                 flavor
             ) or hardware.get_realtime_cpu_constraint(flavor, image)
         except exception.NovaException:
-            # No such flavor can be booted.
             return None
-        return len(found) if found else 0
+        return len(dedicated) if dedicated else 0
 
-    def test_masks_are_read_as_nova_does(self):
+    def test_masks_give_as_many_dedicated_vcpus_as_in_nova(self):
         read = 0
         for mask in MASKS:
             for specs in (
@@ -67,13 +67,13 @@ class DedicatedTest(base.TestCase):
             ):
                 expected = self.by_nova(specs)
                 specs['hw:cpu_policy'] = 'mixed'
-                found = cpu_policy.dedicated(4, specs)
+                count = cpu_policy.dedicated(4, specs)
                 if expected is not None:
-                    self.assertEqual(expected, found, specs)
-                    read += bool(found)
+                    self.assertEqual(expected, count, specs)
+                    read += bool(count)
         self.assertGreater(read, 12)
 
-    def test_all_or_none(self):
+    def test_policy_or_pcpu_resource_dedicates_all_vcpus(self):
         for specs, expected in (
             ({}, 0),
             ({'hw:cpu_policy': 'shared'}, 0),

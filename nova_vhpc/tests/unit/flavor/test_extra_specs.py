@@ -19,7 +19,7 @@ from nova_vhpc.tests import base
 
 
 class ParseTest(base.TestCase):
-    def test_a_flavor_without_our_keys_asks_for_nothing(self):
+    def test_flavor_without_vhpc_keys_requests_nothing(self):
         specs = {'hw:cpu_policy': 'dedicated', 'quota:cpu_quota': '5000'}
         self.assertFalse(extra_specs.requested(specs))
         self.assertIs(extra_specs.NOTHING, extra_specs.parse(specs))
@@ -56,7 +56,7 @@ class ParseTest(base.TestCase):
             parsed,
         )
 
-    def test_a_wrong_value_makes_the_server_general_and_is_named(self):
+    def test_invalid_value_makes_the_server_general_and_is_named(self):
         parsed = extra_specs.parse(
             {'vhpc:workload': 'parallel', 'vhpc:time_slice_us': '999'}
         )
@@ -67,7 +67,7 @@ class ParseTest(base.TestCase):
         self.assertIn('999', error)
         self.assertIn('>= 1000', error)
 
-    def test_what_each_kind_takes_is_told(self):
+    def test_error_names_the_valid_values(self):
         for key, value, words in (
             ('workload', 'mpi', 'one of: parallel, latency, general'),
             ('paradigm', '', 'one of: mpi, openmp, hybrid'),
@@ -87,13 +87,13 @@ class ParseTest(base.TestCase):
             if words.startswith('an integer >= 0'):
                 self.assertTrue(error.endswith(words))
 
-    def test_the_least_and_the_most_are_taken(self):
+    def test_least_and_greatest_values_are_valid(self):
         for text in ('1000', '1000000'):
             parsed = extra_specs.parse({'vhpc:time_slice_us': text})
             self.assertEqual((), parsed.errors)
             self.assertEqual(int(text), parsed.time_slice_us)
 
-    def test_no_limit_of_zero(self):
+    def test_overcommit_limit_of_zero_is_invalid(self):
         for text in ('0', '0.0', '00.000000', '-1', 'nan'):
             parsed = extra_specs.parse({'vhpc:max_overcommit': text})
             self.assertIsNone(parsed.max_overcommit)
@@ -101,7 +101,7 @@ class ParseTest(base.TestCase):
         parsed = extra_specs.parse({'vhpc:max_overcommit': '0.5'})
         self.assertEqual(0.5, parsed.max_overcommit)
 
-    def test_a_wrong_key_makes_the_server_general_and_is_named(self):
+    def test_unknown_key_makes_the_server_general_and_is_named(self):
         parsed = extra_specs.parse(
             {'vhpc:workload': 'parallel', 'vhpc:wrkload': 'x'}
         )
@@ -120,7 +120,7 @@ class ParseTest(base.TestCase):
             max_size=8,
         )
     )
-    def test_garbage_never_raises(self, specs):
+    def test_no_extra_specs_raise(self, specs):
         parsed = extra_specs.parse(specs)
         self.assertEqual(extra_specs.requested(specs), parsed.requested)
         if parsed.errors:
@@ -137,7 +137,7 @@ class RegisterTest(base.TestCase):
             {key.full_name for key in extra_specs.KEYS}, set(self.validators)
         )
 
-    def test_api_and_parser_take_the_same_values(self):
+    def test_api_and_parser_accept_the_same_values(self):
         values = [
             *('parallel', 'mpi', 'shared', 'auto', '0', '1', '-1', '999'),
             *('0.0', '000.000', '0.5'),

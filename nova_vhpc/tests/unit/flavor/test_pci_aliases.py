@@ -19,7 +19,7 @@ def exported(text):
 
 
 class DevicesTest(base.TestCase):
-    def test_devices_of_all_aliases(self):
+    def test_devices_of_all_aliases_are_added_up(self):
         for text, number in (
             ('nic:1', 1),
             ('gpu:2,nic:1', 3),
@@ -34,16 +34,16 @@ class DevicesTest(base.TestCase):
 
 
 class ProblemsTest(base.TestCase):
-    def test_devices_that_can_be_had(self):
+    def test_aliases_with_a_device_have_no_problem(self):
         for text in ('nic:1', 'gpu:2,nic:1', ' gpu:2 , nic:1 ', 'gpu:0,nic:1'):
             self.assertEqual([], validation.problems(exported(text)))
 
-    def test_no_device_is_a_problem(self):
+    def test_aliases_without_any_device_are_a_problem(self):
         for text in ('nic:0', 'nic:0,gpu:00'):
-            (found,) = validation.problems(exported(text))
-            self.assertIn(f'{text} asks for no device', found)
+            (problem,) = validation.problems(exported(text))
+            self.assertIn(f'{text} asks for no device', problem)
 
-    def test_what_nova_cannot_read_is_a_problem(self):
+    def test_alias_that_nova_cannot_read_is_a_problem(self):
         for text, item in (
             ('nic:x', 'nic:x'),
             ('nic', 'nic'),
@@ -53,9 +53,9 @@ class ProblemsTest(base.TestCase):
             ('gpu:1,', ''),
             ('a:1:2', 'a:1:2'),
         ):
-            (found,) = validation.problems(exported(text))
-            self.assertIn(f"'{item}' is not NAME:COUNT", found)
+            (problem,) = validation.problems(exported(text))
+            self.assertIn(f"'{item}' is not NAME:COUNT", problem)
 
-    def test_aliases_of_other_flavors_are_their_own_matter(self):
+    def test_alias_of_a_flavor_without_exported_is_no_problem(self):
         specs = {'vhpc:workload': 'latency', 'pci_passthrough:alias': 'gpu:0'}
         self.assertEqual([], validation.problems(specs))

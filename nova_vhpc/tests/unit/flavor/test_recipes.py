@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 from nova.scheduler import utils
@@ -24,34 +23,12 @@ from nova_vhpc.flavor import (
 )
 from nova_vhpc.scheduler.hosts import requirements
 from nova_vhpc.tests import base
-
-UPLINK = 'resources_uplink:CUSTOM_VHPC_UPLINK'
-SHARED = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SHARED'
-SEPARATE = 'trait_uplink:CUSTOM_VHPC_BRIDGE_SEPARATE'
-
-RECIPES = {
-    'shared': {UPLINK: '1', SHARED: 'required'},
-    'multiple-shared': {
-        'resources_uplink1:CUSTOM_VHPC_UPLINK': '1',
-        'trait_uplink1:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
-        'resources_uplink2:CUSTOM_VHPC_UPLINK': '1',
-        'trait_uplink2:CUSTOM_VHPC_BRIDGE_SHARED': 'required',
-        'group_policy': 'none',
-    },
-    'separate': {UPLINK: '1', SEPARATE: 'required'},
-    'shared-separate': {UPLINK: '1', SEPARATE: 'required'},
-}
-
-
-def recipe(network=None, **options):
-    arguments = {
-        name: options.pop(name)
-        for name in ('physnet', 'alias', 'sriov_ports')
-        if name in options
-    }
-    if network:
-        options['network'] = network
-    return recipes.recipe(options, **arguments)
+from nova_vhpc.tests.unit.flavor.flavors import (
+    RECIPES,
+    SHARED,
+    UPLINK,
+    recipe,
+)
 
 
 def refusal(network=None, **options):
@@ -59,7 +36,7 @@ def refusal(network=None, **options):
         recipe(network, **options)
     except recipes.RecipeError as error:
         return str(error)
-    raise AssertionError('it was not refused')
+    raise AssertionError('the recipe was not refused')
 
 
 class RecipeTest(base.TestCase):
@@ -69,7 +46,7 @@ class RecipeTest(base.TestCase):
                 {'vhpc:network': network, **group_specs}, recipe(network)
             )
 
-    def test_exported_by_alias(self):
+    def test_exported_with_an_alias_writes_the_alias(self):
         self.assertEqual(
             {
                 'vhpc:network': 'exported',
@@ -82,15 +59,15 @@ class RecipeTest(base.TestCase):
             recipe('exported', alias='hpcnic:2')['pci_passthrough:alias'],
         )
 
-    def test_exported_by_ports_writes_no_request_group(self):
+    def test_exported_with_sriov_ports_writes_no_request_group(self):
         self.assertEqual(
             {'vhpc:network': 'exported'}, recipe('exported', sriov_ports=True)
         )
 
-    def test_the_physical_network_is_a_trait_of_every_uplink(self):
+    def test_physical_network_is_a_trait_of_every_uplink(self):
         for network, group_specs in RECIPES.items():
-            found = recipe(network, physnet='fast-1')
-            traits = [key for key in found if 'PHYSNET' in key]
+            specs = recipe(network, physnet='fast-1')
+            traits = [key for key in specs if 'PHYSNET' in key]
             groups = [
                 key for key in group_specs if key.startswith('resources')
             ]
@@ -110,13 +87,13 @@ class RecipeTest(base.TestCase):
                 recipe(network, uplink_nic='0', min_link_mbps='10000'),
             )
 
-    def test_without_a_network_there_is_no_claim(self):
+    def test_recipe_without_network_has_no_request_group(self):
         self.assertEqual(
             {'vhpc:workload': 'latency', 'vhpc:time_slice_us': '5000'},
             recipe(workload='latency', time_slice_us='5000'),
         )
 
-    def test_the_filter_accepts_every_recipe(self):
+    def test_filter_accepts_every_recipe(self):
         for network in extra_specs.NETWORKS:
             exported = network == 'exported'
             specs = recipe(network, alias='nic' if exported else None)
@@ -138,7 +115,7 @@ class RecipeTest(base.TestCase):
             for name, value in specs.items():
                 validators.validate(name, value)
 
-    def test_nova_makes_the_right_request_groups(self):
+    def test_nova_makes_the_request_groups_of_the_recipe(self):
         from nova import objects
 
         objects.register_all()
@@ -207,19 +184,19 @@ class RefusalTest(base.TestCase):
         self.assertIn('asks for no device', refusal('exported', alias='n:0'))
         self.assertIn("'n:x' is not NAME", refusal('exported', alias='n:x'))
 
-    def test_the_time_slice_of_parallel_vms_is_not_the_administrators(self):
+    def test_time_slice_of_a_parallel_vm_is_refused(self):
         # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
         self.assertIn(
             'vhpc:time_slice_us',
             refusal(workload='parallel', time_slice_us='5000'),
         )
 
-    def test_over_commit_of_nothing(self):
+    def test_overcommit_limit_of_zero_is_refused(self):
         self.assertIn('number > 0', refusal(max_overcommit='0'))
 
 
 class ChangeTest(base.TestCase):
-    def test_from_each_configuration_to_each(self):
+    def test_each_configuration_changes_to_each_other(self):
         for one in RECIPES:
             before = {**recipe(one, physnet='p'), 'hw:mem_page_size': 'large'}
             for other in RECIPES:
@@ -230,15 +207,15 @@ class ChangeTest(base.TestCase):
                     f'{one} to {other}',
                 )
 
-    def test_nothing_to_do_is_false(self):
+    def test_change_without_difference_is_false(self):
         self.assertFalse(
             recipes.change(recipe('separate'), recipe('separate'))
         )
-        # To write or to remove is enough.
+        # Something to write or to remove is a change.
         self.assertTrue(recipes.change({}, recipe('separate')))
         self.assertTrue(recipes.change(recipe('separate'), {}))
 
-    def test_unset_leaves_what_is_not_ours(self):
+    def test_unset_keeps_extra_specs_of_others(self):
         others = {
             'hw:cpu_policy': 'shared',
             'quota:cpu_shares': '512',
@@ -249,16 +226,16 @@ class ChangeTest(base.TestCase):
             before = recipes.change(others, recipe(network)).after
             self.assertEqual(others, recipes.change(before, {}).after)
 
-    def test_an_alias_that_stays_is_told_of(self):
+    def test_alias_that_stays_is_reported(self):
         before = recipe('exported', alias='nic')
         for wanted in (recipe('shared'), {}):
             made = recipes.change(before, wanted)
             self.assertEqual('nic:1', made.after['pci_passthrough:alias'])
-            (found,) = made.left_behind
-            self.assertIn('pci_passthrough:alias=nic:1 stays', found)
+            (report,) = made.left_behind
+            self.assertIn('pci_passthrough:alias=nic:1 stays', report)
             gone = recipes.without_alias(made, 'nic')
             self.assertEqual([], gone.left_behind)
-        # Neither of these has ever been exported's, or still is.
+        # Here the alias is not of an exported flavor, or is replaced.
         gpu = {'pci_passthrough:alias': 'gpu:1'}
         for one, two in (
             (gpu, recipe('shared')),
@@ -267,13 +244,13 @@ class ChangeTest(base.TestCase):
         ):
             self.assertEqual([], recipes.change(one, two).left_behind)
 
-    def test_others_request_groups_get_a_policy(self):
+    def test_group_policy_is_set_beside_other_request_groups(self):
         change = recipes.change(
             {'resources_gpu:VGPU': '1'}, recipe('separate')
         )
         self.assertEqual('none', change.after['group_policy'])
 
-    def test_others_group_policy_is_kept(self):
+    def test_group_policy_of_other_request_groups_is_kept(self):
         before = {
             'resources_a:VGPU': '1',
             'resources_b:VGPU': '1',
@@ -313,16 +290,16 @@ class ChangeTest(base.TestCase):
         undone = recipes.without_alias(recipes.change(again.after, {}), 'nic')
         self.assertEqual(before, undone.after)
 
-    def test_the_last_alias_goes_with_its_key(self):
+    def test_key_is_removed_with_the_last_alias(self):
         before = recipe('exported', alias='nic')
         undone = recipes.without_alias(recipes.change(before, {}), 'nic')
         self.assertEqual({}, undone.after)
 
-    def test_an_alias_that_is_not_there_is_not_removed(self):
+    def test_removing_an_absent_alias_changes_nothing(self):
         made = recipes.change(recipe('shared'), {})
         self.assertEqual(made, recipes.without_alias(made, 'nic'))
 
-    def test_the_rest_of_the_flavor_must_go_with_it(self):
+    def test_io_pool_is_refused_beside_dedicated_cpus(self):
         for policy in ('dedicated', 'mixed'):
             error = self.assertRaises(
                 recipes.RecipeError,
@@ -350,7 +327,7 @@ class ChangeTest(base.TestCase):
         ),
         st.sampled_from(list(RECIPES)),
     )
-    def test_a_set_flavor_has_no_problem_and_unset_has_nothing_of_ours(
+    def test_set_flavor_has_no_problem_and_unset_removes_all_our_keys(
         self, before, network
     ):
         after = recipes.change(before, recipe(network)).after
@@ -363,7 +340,7 @@ class ChangeTest(base.TestCase):
 
 
 class ReadingTest(base.TestCase):
-    def test_options_survive_unless_given_anew(self):
+    def test_earlier_options_are_kept_unless_given_again(self):
         current = recipe('separate', spare_cpus='2', physnet='fast')
         self.assertEqual(
             {'network': 'separate', 'spare_cpus': '1'},
@@ -371,6 +348,6 @@ class ReadingTest(base.TestCase):
         )
         self.assertEqual('FAST', recipes.physnet_of(current))
         self.assertIsNone(recipes.physnet_of(recipe('separate')))
-        # One that an operator keeps members off is not asked for.
+        # A forbidden physical network is not a requested one.
         current['trait_uplink:CUSTOM_PHYSNET_FAST'] = 'forbidden'
         self.assertIsNone(recipes.physnet_of(current))

@@ -21,8 +21,8 @@ from nova_vhpc.scheduler.hosts import network_fit, requirements
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.flavor import test_recipes
-from nova_vhpc.tests.unit.flavor.test_recipes import (
+from nova_vhpc.tests.unit.flavor.flavors import (
+    RECIPES,
     SEPARATE,
     SHARED,
     UPLINK,
@@ -37,28 +37,28 @@ TRAITS = {
 
 
 class ProblemsTest(base.TestCase):
-    def test_recipes_have_none(self):
-        for name in test_recipes.RECIPES:
+    def test_recipes_have_no_problem(self):
+        for name in RECIPES:
             self.assertEqual([], validation.problems(recipe(name)))
 
-    def test_a_foreign_flavor_has_none(self):
+    def test_flavor_without_vhpc_keys_has_no_problem(self):
         self.assertEqual([], validation.problems({'hw:cpu_policy': 'shared'}))
 
-    def test_half_a_recipe_is_told_of(self):
+    def test_missing_request_group_is_reported(self):
         found = ' '.join(validation.problems({'vhpc:network': 'separate'}))
         self.assertIn(f'{UPLINK}=1', found)
         self.assertIn(SEPARATE, found)
 
-    def test_a_claim_of_the_wrong_bridge_is_told_of(self):
+    def test_request_group_of_another_configuration_is_reported(self):
         specs = {**recipe('shared'), 'vhpc:network': 'separate'}
         found = ' '.join(validation.problems(specs))
         self.assertIn(f'{SHARED} does not belong', found)
 
-    def test_a_trait_without_a_claim_is_told_of(self):
+    def test_trait_without_resources_is_reported(self):
         found = validation.problems({SHARED: 'required'})
         self.assertIn('Placement would refuse it', found[0])
 
-    def test_wrong_values_are_told_of(self):
+    def test_invalid_value_is_reported(self):
         found = validation.problems({'vhpc:workload': 'batch'})
         self.assertIn("'batch'", found[0])
 
@@ -69,13 +69,13 @@ class ProblemsTest(base.TestCase):
         (found,) = validation.problems(specs, sriov_ports=False)
         self.assertIn('exported without pci_passthrough:alias', found)
 
-    def test_two_groups_without_a_policy_are_told_of(self):
+    def test_two_request_groups_without_group_policy_are_reported(self):
         specs = recipe('multiple-shared')
         del specs['group_policy']
         (found,) = validation.problems(specs)
         self.assertIn('several request groups without group_policy', found)
 
-    def test_groups_of_another_configuration_are_told_of(self):
+    def test_numbered_groups_of_another_configuration_are_reported(self):
         specs = recipe('multiple-shared', physnet='fast')
         found = validation.problems({**specs, 'vhpc:network': 'separate'})
         self.assertEqual(
@@ -90,14 +90,14 @@ class ProblemsTest(base.TestCase):
                 if 'does not belong to vhpc:network=separate' in one
             ],
         )
-        # What is wrong needs no advice besides.
+        # There is no advice beside a problem.
         self.assertEqual(
             [], validation.advice({**specs, 'vhpc:network': 'separate'})
         )
 
 
 class AgreementTest(base.TestCase):
-    """What is called wrong is what the filter or Placement refuses."""
+    """Problems are reported if and only if filter or Placement refuses."""
 
     UPLINKS = tuple(
         snapshot.UplinkState(f'{kind}{n}', kind, f'{kind}{n}', 'n', 1000, 4, 0)
@@ -106,7 +106,7 @@ class AgreementTest(base.TestCase):
     )
 
     def candidates(self, specs):
-        """What Placement gives of a host with all kinds of bridges."""
+        """Yield the candidates of a host with all kinds of bridges."""
         groups = sorted(request_groups.suffixes(specs))
         choices = []
         for suffix in groups:
@@ -133,7 +133,7 @@ class AgreementTest(base.TestCase):
                 }
 
     def passes(self, specs):
-        """Whether a host that has everything takes a member."""
+        """Return whether a host with all kinds of uplinks takes a member."""
         groups = request_groups.suffixes(specs)
         if any(
             key.startswith('trait_')
@@ -142,10 +142,10 @@ class AgreementTest(base.TestCase):
         ) or (len(groups) > 1 and 'group_policy' not in specs):
             return False
         wanted = requirements.of_flavor(specs, 1, devices=1)
-        found = list(self.candidates(specs))
+        offers = list(self.candidates(specs))
         topology = snapshot.HostUplinks(self.UPLINKS)
         offered = (
-            candidates.offered(found) if wanted.requested_uplinks else None
+            candidates.offered(offers) if wanted.requested_uplinks else None
         )
         view = requirements.HostView(8, 0, topology, offered)
         fit_result = requirements.evaluate(view, wanted)
@@ -154,7 +154,7 @@ class AgreementTest(base.TestCase):
         reservations = candidates.UplinkReservations(
             fit_result.uplinks, wanted.rule
         )
-        return bool(reservations.order(found))
+        return bool(reservations.order(offers))
 
     @given(
         st.sampled_from([None, *extra_specs.NETWORKS]),
@@ -173,7 +173,7 @@ class AgreementTest(base.TestCase):
         ),
         st.sampled_from([None, 'none', 'isolate']),
     )
-    def test_wrong_is_what_is_refused(self, name, keys, policy):
+    def test_specs_have_a_problem_iff_refused(self, name, keys, policy):
         specs = {
             key: '1' if key.startswith('resources') else 'required'
             for key in keys
@@ -194,14 +194,14 @@ class AgreementTest(base.TestCase):
         self.assertIn('pci_passthrough:alias', found)
         self.assertIn('group_policy=none', found)
 
-    def test_without_a_claim_it_is_only_advised(self):
+    def test_network_without_request_group_gets_advice_only(self):
         for name in ('shared', 'multiple-shared'):
             specs = {'vhpc:network': name}
             self.assertEqual([], validation.problems(specs))
             (found,) = validation.advice(specs)
             self.assertIn('nobody counts', found)
 
-    def test_other_groups_than_the_recipes_are_told_of(self):
+    def test_other_request_group_than_that_of_the_recipe_gets_advice(self):
         specs = {
             'vhpc:network': 'separate',
             'resources_own:CUSTOM_VHPC_UPLINK': '1',
@@ -209,14 +209,14 @@ class AgreementTest(base.TestCase):
         self.assertEqual([], validation.problems(specs))
         self.assertIn(f'{UPLINK}=1', validation.advice(specs)[0])
 
-    def test_a_claim_without_a_network_is_told_of(self):
-        specs = test_recipes.RECIPES['shared']
+    def test_request_group_without_network_gets_advice(self):
+        specs = RECIPES['shared']
         self.assertEqual([], validation.problems(specs))
         self.assertIn('without vhpc:network', validation.advice(specs)[0])
 
 
 class AdviceTest(base.TestCase):
-    def test_openmp_over_commit(self):
+    def test_overcommitted_openmp_gets_advice(self):
         # NPC'09 section 4.2.
         for paradigm in ('openmp', 'hybrid'):
             specs = recipe(paradigm=paradigm, max_overcommit='1.5')
@@ -225,14 +225,14 @@ class AdviceTest(base.TestCase):
             specs = recipe(paradigm=paradigm, max_overcommit=most)
             self.assertEqual([], validation.advice(specs))
 
-    def test_no_spare_cpu(self):
+    def test_parallel_shared_without_spare_cpu_gets_advice(self):
         # HPCVirt'09 section 6.4.
         specs = recipe('shared', workload='parallel', spare_cpus='0')
         self.assertIn('30-35%', validation.advice(specs)[0])
 
 
 class AmountTest(base.TestCase):
-    def test_less_than_none_is_none(self):
+    def test_invalid_or_negative_amounts_count_as_zero(self):
         for text, uplinks in (('2', 2), ('-1', 0), ('many', 0)):
             self.assertEqual(
                 uplinks,

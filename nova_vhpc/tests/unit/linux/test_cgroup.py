@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts with cgroup v2, with v1, and with both."""
+"""Hosts with cgroup v2, v1, or both."""
 
 import pathlib
 import types
@@ -34,7 +34,7 @@ class CgroupTest(base.TestCase):
         (self.dir / path).write_text(text)
 
     def assert_cpu(self, v2):
-        """Who asks for the version, and who asks whether it is there."""
+        """Assert what module, actuator and probe say about the controller."""
         self.assertEqual(v2, cgroup.cpu_is_v2(self.dir))
         conf = types.SimpleNamespace(
             vhpc_agent=types.SimpleNamespace(cgroup_root=str(self.dir))
@@ -48,12 +48,12 @@ class CgroupTest(base.TestCase):
         self.assertIsNone(cpu_stat.CpuStatProbe(host).check())
         self.assertIn('cpu', cgroup.controllers(self.dir))
 
-    def test_v2(self):
+    def test_cpu_controller_of_v2_is_found(self):
         self.put('cgroup.controllers', 'cpuset cpu io\n')
         self.assert_cpu(v2=True)
         self.assertEqual({'cpuset', 'cpu', 'io'}, cgroup.controllers(self.dir))
 
-    def test_v1(self):
+    def test_cpu_controller_of_v1_is_found(self):
         for name in ('cpu,cpuacct', 'cpuset'):
             self.put(f'{name}/cpu.stat')
         self.assert_cpu(v2=False)
@@ -61,13 +61,13 @@ class CgroupTest(base.TestCase):
             {'cpu', 'cpuacct', 'cpuset'}, cgroup.controllers(self.dir)
         )
 
-    def test_hybrid_with_all_on_v1(self):
+    def test_cpu_is_v1_on_a_hybrid_host_with_all_on_v1(self):
         self.put('cpu/cpu.stat')
         self.put('unified/cgroup.controllers', 'hugetlb\n')
         self.assert_cpu(v2=False)
 
-    def test_hybrid_with_the_cpu_on_v2(self):
-        """libvirt takes each controller from where it is."""
+    def test_cpu_is_v2_on_a_hybrid_host_with_cpu_on_v2(self):
+        """libvirt uses each controller in the hierarchy that has it."""
         self.put('memory/memory.stat')
         self.put('unified/cgroup.controllers', 'cpuset cpu\n')
         self.assert_cpu(v2=True)
@@ -75,7 +75,7 @@ class CgroupTest(base.TestCase):
             {'cpu', 'cpuset', 'memory'}, cgroup.controllers(self.dir)
         )
 
-    def test_none(self):
+    def test_no_controllers_without_cgroups(self):
         absent = self.dir / 'absent'
         self.assertEqual(set(), cgroup.controllers(absent))
         self.assertFalse(cgroup.cpu_is_v2(absent))

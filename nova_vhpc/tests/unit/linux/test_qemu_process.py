@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""QEMU processes in a /proc of our own."""
+"""QEMU processes in a made /proc."""
 
 import pathlib
 import tempfile
@@ -60,7 +60,7 @@ class TestProcesses(base.BaseTestCase):
             f'{pid} (qemu) (x) S ' + ' '.join(map(str, fields))
         )
 
-    def test_found_by_uuid(self) -> None:
+    def test_process_is_found_by_uuid(self) -> None:
         self.process(10, UUID, {})
         self.process(11, 'another', {})
         self.assertEqual(10, self.host.find(UUID))
@@ -145,18 +145,18 @@ class TestProcesses(base.BaseTestCase):
         self.assertEqual((20,), self.host.vcpu_threads(10, 1))
         self.assertEqual((), self.host.vcpu_cgroups(9, 1))
 
-    def test_identity_of_a_run(self) -> None:
+    def test_identities_differ_by_boot_pid_or_start_time(self) -> None:
         one = qemu_process.Identity('boot', 10, 5, 1)
         self.assertTrue(one.same_run(qemu_process.Identity('boot', 10, 5, 9)))
         self.assertFalse(one.same_run(qemu_process.Identity('boot', 10, 6, 1)))
         self.assertFalse(one.same_run(qemu_process.Identity('new', 10, 5, 1)))
         self.assertTrue(one.same_run(qemu_process.Identity('boot', 0, 0, 1)))
 
-    def test_start_time_survives_brackets_in_the_name(self) -> None:
+    def test_start_time_is_read_despite_brackets_in_the_name(self) -> None:
         self.process(10, UUID, {})
         self.assertEqual(19, self.host.start_ticks(10))
 
-    def test_vcpu_threads_by_name(self) -> None:
+    def test_vcpu_threads_are_found_by_name(self) -> None:
         self.process(
             10,
             UUID,
@@ -165,7 +165,7 @@ class TestProcesses(base.BaseTestCase):
         self.assertEqual((20, 21), self.host.vcpu_threads(10, 2))
         self.assertEqual((), self.host.vcpu_threads(10, 3))
 
-    def test_vcpu_threads_by_cgroup_v1(self) -> None:
+    def test_vcpu_threads_are_found_by_cgroup_v1(self) -> None:
         self.process(10, UUID, {20: 'x', 21: 'x'})
         (self.proc / '10/cgroup').write_text(
             '5:cpu,cpuacct:/machine/qemu-1-x/emulator\n1:name=systemd:/\n'
@@ -176,7 +176,7 @@ class TestProcesses(base.BaseTestCase):
             (group / 'tasks').write_text(f'{tid}\n')
         self.assertEqual((21, 20), self.host.vcpu_threads(10, 2))
 
-    def test_vcpu_threads_by_cgroup_v2(self) -> None:
+    def test_vcpu_threads_are_found_by_cgroup_v2(self) -> None:
         self.process(10, UUID, {20: 'x'})
         (self.proc / '10/cgroup').write_text(
             '0::/machine.slice/machine-qemu\\x2d1\\x2dx.scope/libvirt/emulator\n'
@@ -190,8 +190,8 @@ class TestProcesses(base.BaseTestCase):
         self.assertEqual((20,), self.host.vcpu_threads(10, 1))
         self.assertEqual(base_group, self.host.block_cgroup(10))
 
-    def test_groups_that_systemd_keeps(self) -> None:
-        """It escapes the hyphens of their names."""
+    def test_groups_of_systemd_scopes_are_found(self) -> None:
+        """systemd escapes the hyphens in the names of scopes."""
         self.process(10, UUID, {20: 'x'})
         scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
         (self.proc / '10/cgroup').write_text(f'3:blkio:/{scope}/libvirt\n')
@@ -210,7 +210,7 @@ class TestProcesses(base.BaseTestCase):
             self.host.weight_file(10, 20),
         )
 
-    def test_weight_file_without_systemd(self) -> None:
+    def test_weight_file_is_found_without_systemd(self) -> None:
         self.process(10, UUID, {20: 'x'})
         (self.proc / '10/task/20/cgroup').write_text(
             '0::/machine/qemu-1-x/vcpu12\n'
@@ -222,22 +222,22 @@ class TestProcesses(base.BaseTestCase):
         (group / 'cpu.weight').write_text('100\n')
         self.assertEqual(group / 'cpu.weight', self.host.weight_file(10, 20))
 
-    def test_cpus_of_a_domains_own_group(self) -> None:
+    def test_cpu_set_of_a_domains_group_is_read(self) -> None:
         self.process(10, UUID, {})
-        told = self.proc / '10/cgroup'
-        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        cgroup_file = self.proc / '10/cgroup'
+        cgroup_file.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
         self.assertIsNone(self.host.cpuset(10))
         group = self.cgroup / 'cpuset/machine/qemu-1-x'
         group.mkdir(parents=True)
         (group / 'cpuset.cpus').write_text('0-1,3\n')
         self.assertEqual({0, 1, 3}, self.host.cpuset(10))
-        # Of a process that is in no domain's group.
+        # A process outside of any domain's group has no CPU set.
         (self.cgroup / 'cpuset/cpuset.cpus').write_text('0-3\n')
-        told.write_text('4:cpuset:/\n0::/\n')
+        cgroup_file.write_text('4:cpuset:/\n0::/\n')
         self.assertIsNone(self.host.cpuset(10))
         self.assertIsNone(self.host.cpuset(0))
 
-    def test_no_cpus_where_cgroup_v2_names_none(self) -> None:
+    def test_no_cpu_set_if_cgroup_v2_has_an_empty_one(self) -> None:
         self.process(10, UUID, {})
         (self.proc / '10/cgroup').write_text('0::/m/qemu-1-x/libvirt/emulator')
         group = self.cgroup / 'm/qemu-1-x/libvirt'
@@ -245,12 +245,12 @@ class TestProcesses(base.BaseTestCase):
         (group / 'cpuset.cpus').write_text('\n')
         self.assertIsNone(self.host.cpuset(10))
 
-    def test_cpus_that_systemd_leaves_to_machines(self) -> None:
-        """By ``AllowedCPUs=``: libvirt knows nothing of it."""
+    def test_guest_is_confined_to_the_cpus_of_its_slice(self) -> None:
+        """With ``AllowedCPUs=`` in the slice; libvirt does not report it."""
         self.process(10, UUID, {})
         scope = 'machine.slice/machine-qemu\\x2d1\\x2dx.scope'
-        told = self.proc / '10/cgroup'
-        told.write_text(f'0::/{scope}/libvirt/emulator\n')
+        cgroup_file = self.proc / '10/cgroup'
+        cgroup_file.write_text(f'0::/{scope}/libvirt/emulator\n')
         own = self.cgroup / scope / 'libvirt'
         own.mkdir(parents=True)
         self.assertIsNone(self.host.confined_to(10))
@@ -263,15 +263,15 @@ class TestProcesses(base.BaseTestCase):
         self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
         (self.cgroup / scope / 'cpuset.cpus').write_text('4-7\n')
         self.assertEqual({4, 5}, self.host.confined_to(10))
-        # Then the kernel has that of the slice in force.
+        # If the sets are disjoint, the kernel applies that of the slice.
         (self.cgroup / scope / 'cpuset.cpus').write_text('0-1\n')
         self.assertEqual({2, 3, 4, 5}, self.host.confined_to(10))
-        # What cgroup v1 refuses comes into quarantine.
-        told.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
+        # With cgroup v1 the write fails and the guest is quarantined.
+        cgroup_file.write_text('4:cpuset:/machine/qemu-1-x/emulator\n0::/\n')
         self.assertIsNone(self.host.confined_to(10))
 
-    def test_no_weight_file_of_all_machines(self) -> None:
-        """QEMU that libvirt has put into no group of its own."""
+    def test_no_weight_file_for_a_process_in_a_shared_group(self) -> None:
+        """libvirt has put this QEMU into no group of its own."""
         self.process(10, UUID, {20: 'x'})
         (self.proc / '10/task/20/cgroup').write_text(
             '0::/system.slice/qemu-kvm\n'

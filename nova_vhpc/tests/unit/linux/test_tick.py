@@ -21,7 +21,7 @@ from nova_vhpc.tests import base
 
 
 class KernelTest(base.TestCase):
-    def test_tick_hz(self):
+    def test_tick_rate_is_read_from_the_first_readable_config(self):
         self.dir = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         packed = self.dir / 'config.gz'
         packed.write_bytes(gzip.compress(b'CONFIG_HZ_250=y\nCONFIG_HZ=250\n'))

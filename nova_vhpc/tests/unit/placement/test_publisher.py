@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Real Placement is asked in functional tests."""
+"""Publishing to a stub; functional tests use the real Placement."""
 
 import collections
 from typing import Any
@@ -21,7 +21,7 @@ from nova_vhpc.topology import model
 
 
 class Placement:
-    """Providers of one host, and how many slots of each are claimed."""
+    """A stub of Placement with the providers of one host."""
 
     def __init__(self) -> None:
         self.writes = 0
@@ -85,13 +85,13 @@ class RenamedTest(base.TestCase):
         self.publisher.publish(model.HostTopology('cn1', (bridge,)), 77)
 
     def free(self, nic: str) -> int:
-        """Slots that Placement would give out yet."""
+        """Return the slots that Placement would still allocate."""
         slots = self.placement.kept[self.uuid(nic)][model.UPLINK]
         claimed = self.placement.claimed[self.uuid(nic)]
         left: int = slots['total'] - slots['reserved'] - claimed
         return max(0, left)
 
-    def test_a_full_neighbour_takes_nothing_over(self) -> None:
+    def test_full_uplink_takes_no_guests_of_the_renamed_one(self) -> None:
         self.publish('eth1', 'eth2')
         self.placement.claimed[self.uuid('eth1')] = 4
         self.placement.claimed[self.uuid('eth2')] = 3
@@ -100,7 +100,7 @@ class RenamedTest(base.TestCase):
             self.assertEqual(0, self.free('eth1'))
             self.assertEqual(1, self.free('p2p1'))
 
-    def test_slots_come_free_as_guests_go(self) -> None:
+    def test_slots_become_free_as_guests_leave(self) -> None:
         self.publish('eth1', 'eth2')
         self.placement.claimed[self.uuid('eth1')] = 4
         self.placement.claimed[self.uuid('eth2')] = 4
@@ -110,8 +110,8 @@ class RenamedTest(base.TestCase):
             self.publish('eth1', 'p2p1')
             self.assertEqual(4 - guests, self.free('eth1') + self.free('p2p1'))
 
-    def test_more_guests_than_slots(self) -> None:
-        """As many go first as there are too many."""
+    def test_no_slot_is_free_with_more_guests_than_slots(self) -> None:
+        """No slot is free until as many guests have left as were too many."""
         self.publish('eth1', 'eth2')
         self.placement.claimed[self.uuid('eth1')] = 4
         self.placement.claimed[self.uuid('eth2')] = 4

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The plugin of the contributors' page, installed and used."""
+"""The example plugin of the contributor guide, installed and used."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class ExamplePluginTest(base.TestCase):
         self.assertEqual(code, result.returncode, result.stderr)
         return result
 
-    def test_it_is_found_and_predicts(self):
+    def test_installed_predictor_is_found_and_predicts(self):
         trace = self.dir / 'trace.csv'
         period = [0, 0, 0, 0, 0, 120, 120, 120, 0, 0]
         rows = '\n'.join(str(events) for events in period * 20)
@@ -80,7 +80,7 @@ class ExamplePluginTest(base.TestCase):
         )
         self.assertIn('periodic', json.dumps(json.loads(out.read_text())))
 
-    def test_a_name_that_nobody_registered_is_refused_with_all_that_are(self):
+    def test_unregistered_name_is_refused_with_the_registered_ones(self):
         trace = self.dir / 'trace.csv'
         trace.write_text('vm0\n1\n2\n')
         result = self.run_program(

@@ -39,17 +39,17 @@ class FilterTest(world.WorldTestCase):
             fixtures.FakeLogger('nova_vhpc', level=logging.DEBUG)
         )
 
-    def test_other_requests_go_through_untouched(self):
+    def test_request_without_extra_specs_passes_all_hosts(self):
         spec = scheduler_world.request(1, 'affinity', {'hw:cpu_policy': 'x'})
         self.assertIs(self.states, self.filter.filter_all(self.states, spec))
         self.assertEqual([], self.reads)
 
-    def test_flavor_without_extra_specs(self):
+    def test_flavor_without_extra_specs_attribute_passes_all_hosts(self):
         spec = self.request()
         spec.flavor = objects.Flavor(flavorid='old', vcpus=1, memory_mb=1)
         self.assertIs(self.states, self.filter.filter_all(self.states, spec))
 
-    def test_rebuild_goes_through_untouched(self):
+    def test_rebuild_passes_all_hosts(self):
         spec = self.request()
         spec.scheduler_hints = {'_nova_check_type': ['rebuild']}
         for state in self.states:
@@ -67,10 +67,10 @@ class FilterTest(world.WorldTestCase):
         self.cache.refresh()
         self.assertEqual([], self.passing(self.request()))
 
-    def test_no_hosts(self):
+    def test_empty_list_stays_empty(self):
         self.assertEqual([], self.filter.filter_all([], self.request()))
 
-    def test_one_host_at_a_time(self):
+    def test_single_host_passes(self):
         spec = self.request()
         self.assertTrue(self.filter.host_passes(self.states[0], spec))
 
@@ -107,7 +107,7 @@ class FilterTest(world.WorldTestCase):
             self.assertIn('is not claimed by another member', line)
 
     def test_full_hosts_are_not_logged_after_the_last_member(self):
-        # Nova asks again, for alternates.
+        # Nova calls the filter again, for alternates.
         spec = self.request(members=16)
         self.assertNotIn(None, self.place(spec))
         before = self.log.output
@@ -163,7 +163,7 @@ class FilterTest(world.WorldTestCase):
             'max_overcommit=0, which leaves no host', self.log.output
         )
 
-    def test_wrong_options_stop_the_scheduler_at_its_start(self):
+    def test_invalid_option_stops_filter_and_weigher_at_start(self):
         text = '[vhpc_scheduler]\nmax_overcommit = openmpi:1.0\n'
         path = Path(self.useFixture(fixtures.TempDir()).path, 'nova.conf')
         path.write_text(text)
@@ -175,14 +175,14 @@ class FilterTest(world.WorldTestCase):
             error = self.assertRaises(cfg.ConfigFileValueError, loaded)
             self.assertIn('max_overcommit', str(error))
 
-    def test_new_compute_node_has_next_to_nothing(self):
+    def test_compute_node_without_stats_does_not_pass(self):
         new = host_manager.HostState('new', 'new', 'cell')
         self.assertFalse(hasattr(new, 'stats'))
         spec = self.request()
         self.assertNotIn('new', self.passing(spec, [*self.states, new]))
         self.assertIn('new cannot take', self.log.output)
 
-    def test_requests_at_the_same_time_do_not_meet(self):
+    def test_simultaneous_requests_have_separate_sessions(self):
         first = self.request(members=2)
         second = self.request(members=2)
         others = scheduler_world.World(self.hosts).states
@@ -191,7 +191,7 @@ class FilterTest(world.WorldTestCase):
         self.assertIsNot(self.states[0]._vhpc_session, others[0]._vhpc_session)
         self.assertEqual(4, len(self.passing(first)))
 
-    def test_same_answer_for_alternates(self):
+    def test_alternates_are_the_same_hosts_without_new_log_lines(self):
         spec = self.request(members=2)
         self.place(spec)
         before = self.log.output
@@ -202,7 +202,7 @@ class FilterTest(world.WorldTestCase):
 
 
 class ExportedTest(world.WorldTestCase):
-    """PCI devices, of which one of four hosts has two."""
+    """Members need a PCI device; one of four hosts has two."""
 
     def setUp(self):
         super().setUp()
@@ -240,7 +240,7 @@ class ExportedTest(world.WorldTestCase):
         )
         return spec
 
-    def test_as_many_members_as_free_devices(self):
+    def test_host_takes_as_many_members_as_it_has_free_devices(self):
         spec = self.ask()
         for _ in range(2):
             self.assertEqual(['host00001'], self.passing(spec))
@@ -252,13 +252,13 @@ class ExportedTest(world.WorldTestCase):
             self.log.output,
         )
 
-    def test_a_server_that_asks_for_no_device_has_no_host(self):
+    def test_server_without_device_request_has_no_host(self):
         self.assertEqual([], self.passing(self.ask(asks_for_device=False)))
         self.assertIn('ask for a PCI device', self.log.output)
 
 
 def pinned_topology(**fields):
-    """Of a guest whose two vCPUs get a dedicated CPU each."""
+    """Return the topology of a guest with two dedicated CPUs."""
     return objects.InstanceNUMATopology(
         cells=[
             objects.InstanceNUMACell(
@@ -270,13 +270,13 @@ def pinned_topology(**fields):
 
 
 class Replacing(nova_filters.CandidateFilterMixin):
-    """Puts a list of its own in place of a host's candidates."""
+    """Replaces a host's candidates with a new list, as Nova's filters do."""
 
     def host_passes(self, state):
         return bool(self.filter_candidates(state, lambda _: True))
 
 
-class ClaimTest(world.WorldTestCase):
+class AllocationCandidateTest(world.WorldTestCase):
     hosts = 2
 
     def test_each_member_has_an_uplink_of_its_own(self):
@@ -292,7 +292,7 @@ class ClaimTest(world.WorldTestCase):
             for candidate in pinned:
                 own = candidate['allocations'][state.uuid]['resources']
                 own['PCPU'] = own.pop('VCPU')
-            # As Nova appends those of its second question.
+            # Nova appends the candidates of its fallback query for VCPU.
             state.allocation_candidates[:0] = pinned
         self.assertEqual(2, len(self.passing(spec)))
         kinds = [
@@ -312,11 +312,11 @@ class ClaimTest(world.WorldTestCase):
         self.passing(spec)
         self.assertEqual(3, self.states[0]._vhpc_session.requirements.vcpus)
 
-    def test_one_member_too_many(self):
+    def test_ninth_member_for_eight_uplinks_is_not_placed(self):
         placed = self.place(self.request(members=9))
         self.assertEqual(1, placed.count(None))
 
-    def test_uplinks_that_are_taken_are_no_room(self):
+    def test_used_uplinks_have_no_slots(self):
         state = self.states[0]
         for port in (1, 2):
             self.summary('host00000', port)['resources'][model.UPLINK] = {
@@ -329,12 +329,12 @@ class ClaimTest(world.WorldTestCase):
         for left in (1, 0):
             self.place(spec, uuids=spec.instance_group.members[left:][:1])
             self.passing(spec)
-            found = session.SchedulingSession.of(state, spec)
+            current = session.SchedulingSession.of(state, spec)
             self.assertEqual(
-                left, found.host_fit.slots(found.host_info(state))
+                left, current.host_fit.slots(current.host_info(state))
             )
 
-    def test_losers_of_a_race_try_what_is_left(self):
+    def test_member_that_lost_a_race_tries_each_uplink_once(self):
         free = scheduler_world.uplink_uuids('host00001')[3]
         tried = []
 
@@ -348,9 +348,12 @@ class ClaimTest(world.WorldTestCase):
         self.assertEqual(len(tried), len(set(tried)))
 
     def race(self, members, spared=0):
-        """Place where others have one uplink of each host that is tried.
+        """Place members while another request claims uplinks.
 
-        :param spared: of the hosts tried first, how many they leave alone.
+        It takes the first uplink that is tried on each host.
+
+        :param spared: number of hosts, of those tried first, on which it
+            takes none.
         """
         lost = {}
         tried = []
@@ -368,22 +371,22 @@ class ClaimTest(world.WorldTestCase):
         self.assertNotIn(None, placed)
         self.assertEqual(len(tried), len(set(tried)))
 
-    def test_losers_whose_candidates_another_filter_has_replaced(self):
-        """As NUMATopologyFilter does, which pinned members need."""
+    def test_each_uplink_is_tried_once_if_candidates_are_replaced_before(self):
+        """NUMATopologyFilter, which pinned members need, replaces them."""
         self.race(members=3 * self.hosts)
 
-    def test_losers_on_a_host_that_none_was_tried_on(self):
-        """Its candidates were replaced as well when others were placed."""
+    def test_each_uplink_is_tried_once_if_first_host_is_spared(self):
+        """Its candidates are replaced, too, when members are placed."""
         self.race(members=7, spared=1)
 
-    def test_candidates_that_are_replaced_after_ours(self):
+    def test_members_have_own_uplinks_if_candidates_are_replaced_after(self):
         placed = self.place(
             self.request(members=8), after=Replacing().host_passes
         )
         self.assertNotIn(None, placed)
         self.assertEqual(8, len({uplink for _, uplink in placed}))
 
-    def test_claims_without_network_configuration(self):
+    def test_members_have_own_uplinks_without_network_configuration(self):
         spec = self.request(members=8)
         del spec.flavor.extra_specs['vhpc:network']
         del spec.flavor.extra_specs['vhpc:min_link_mbps']
@@ -402,8 +405,8 @@ class ClaimTest(world.WorldTestCase):
         list(found.filter_all(self.states, self.request()))
         self.assertEqual(1, log.output.count('host_subset_size is 3'))
 
-    def test_attempts_are_limited(self):
-        # Each of the hosts is tried once at least, and for each uplink once.
+    def test_attempts_per_member_are_limited(self):
+        # At least one attempt per host, at most one per uplink.
         for attempts, made in ((3, 3), (6, 6), (20, 8), (0, 2)):
             self.flags(claim_attempts=attempts)
             self.states = scheduler_world.World(self.hosts).states
@@ -412,21 +415,21 @@ class ClaimTest(world.WorldTestCase):
             self.assertEqual([None], placed)
             self.assertEqual(made, len(tried))
 
-    def test_the_last_member_s_host_may_not_come_back(self):
-        # Another filter has dropped it; all that is left are alternates.
+    def test_alternate_passes_if_the_last_host_was_dropped(self):
+        # Another filter has dropped it; only alternates are left.
         self.flags(claim_attempts=0)
         spec = self.request(vhpc_max_overcommit='1')
         first, second = self.states[:2]
         second.vcpus_used = second.vcpus_total
-        (found,) = self.filter.filter_all([first, second], spec)
-        self.assertIs(first, found)
-        self.assertIsNotNone(found.allocation_candidates[0])
+        (passing,) = self.filter.filter_all([first, second], spec)
+        self.assertIs(first, passing)
+        self.assertIsNotNone(passing.allocation_candidates[0])
         first.consume_from_request(spec)
         self.assertEqual([second], self.filter.filter_all([second], spec))
 
-    def test_full_host_is_left_by_all_that_follow(self):
+    def test_members_after_a_full_host_go_to_the_next_one(self):
         spec = self.request(members=3, vhpc_max_overcommit='1')
-        # 32 CPUs each, of which the first has room for one member.
+        # Of its 32 CPUs the first host has enough left for one member.
         self.states[0].vcpus_used = 30
         self.states[1].vcpus_used = 28
         placed = self.place(spec)

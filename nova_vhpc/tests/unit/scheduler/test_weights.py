@@ -35,24 +35,24 @@ class WeigherTest(world.WorldTestCase):
             )
         }
 
-    def test_other_requests_weigh_nothing(self):
+    def test_request_without_extra_specs_has_zero_weights(self):
         spec = scheduler_world.request(1, 'affinity', {})
         self.assertEqual({0.0}, set(self.weigh(spec).values()))
         self.assertEqual(0.0, self.weigher.weight_multiplier(self.states[0]))
 
-    def test_plan_goes_before_all_others(self):
+    def test_planned_host_has_weight_one_and_others_half_at_most(self):
         weights = self.weigh(self.request(members=2))
         (best,) = (host for host, weight in weights.items() if weight == 1)
         del weights[best]
         self.assertTrue(all(0 <= w <= 0.5001 for w in weights.values()))
 
-    def test_a_request_that_says_nothing_of_groups(self):
+    def test_request_without_group_is_weighed(self):
         flavor = self.request().flavor
         spec = objects.RequestSpec(flavor=flavor, instance_uuid=uuids.server)
         weights = self.weigh(spec)
         self.assertEqual(1.0, max(weights.values()))
 
-    def test_new_plan_when_another_filter_drops_the_next_host(self):
+    def test_plan_is_made_anew_if_another_filter_drops_the_next_host(self):
         spec = self.request(3, 'anti-affinity')
         weights = self.weigh(spec)
         outside, third, _, first = sorted(weights, key=weights.__getitem__)
@@ -63,11 +63,11 @@ class WeigherTest(world.WorldTestCase):
         weights = self.weigh(spec, [by_name[third], by_name[outside]])
         self.assertGreater(min(weights.values()), 0.9)
 
-    def test_one_host(self):
+    def test_single_host_has_weight_one(self):
         spec = self.request()
         self.assertEqual({'host00000': 1.0}, self.weigh(spec, self.states[:1]))
 
-    def test_equal_hosts_cost_the_same(self):
+    def test_equal_hosts_have_equal_weights(self):
         for state in self.states:
             state.vcpus_used = 8
             state.aggregates = []
@@ -75,21 +75,21 @@ class WeigherTest(world.WorldTestCase):
         self.assertEqual(1.0, weights[-1])
         self.assertAlmostEqual(weights[0], weights[-2], places=5)
 
-    def test_unknown_topology(self):
+    def test_host_of_unknown_topology_has_weight_of_unknown(self):
         self.flags(unknown_topology='allow', weight_of_unknown=-0.5)
         self.forget('host00001')
         weights = self.weigh(self.request(members=2))
         self.assertAlmostEqual(-0.5, weights['host00001'], places=5)
         self.assertEqual(3, sum(1 for w in weights.values() if w > 0))
 
-    def test_only_unknown_hosts_are_planned_too(self):
+    def test_members_are_placed_if_all_hosts_are_of_unknown_topology(self):
         self.flags(unknown_topology='allow')
         self.body['provider_summaries'].clear()
         placed = self.place(self.request(members=2))
         self.assertNotIn(None, placed)
 
     def forget(self, host):
-        """As if no agent ran there."""
+        """Remove the uplinks of a host, as if it had no agent."""
         uuid = scheduler_world.root_uuid(host)
         summaries = self.body['provider_summaries']
         for name in list(summaries):
@@ -100,10 +100,10 @@ class WeigherTest(world.WorldTestCase):
         self.weigh(spec)
         return self.states[0]._vhpc_session.plan_score.placement
 
-    def test_unknown_hosts_are_planned_only_where_there_is_no_other(self):
+    def test_hosts_of_unknown_topology_are_planned_only_if_needed(self):
         self.flags(unknown_topology='allow')
         self.forget('host00000')
-        # A peer runs there, and nowhere would be nearer.
+        # A peer runs on host00000, so it would be the nearest host.
         spec = self.request(members=5)
         spec.instance_group.hosts = ['host00000']
         self.states[0].instances[spec.instance_group.members[4]] = None
@@ -114,20 +114,20 @@ class WeigherTest(world.WorldTestCase):
         self.assertIsNone(plan.infeasible_reason)
         self.assertEqual(4, plan.assignments['host00000'])
 
-    def test_no_filter_was_asked(self):
-        # As with forced hosts.
+    def test_hosts_are_weighed_without_the_filter(self):
+        # Nova skips filters for forced hosts.
         spec = self.request()
         weighed = [world.weights_of(state) for state in self.states]
         raw = self.weigher.weigh_objects(weighed, spec)
         self.assertEqual(1.0, max(raw))
 
-    def test_the_filter_is_not_enabled(self):
+    def test_members_are_spread_if_the_filter_is_not_enabled(self):
         self.filter.filter_all = lambda states, spec: states
         placed = self.place(self.request(6, 'soft-anti-affinity'))
         count = collections.Counter(host for host, _ in placed)
         self.assertEqual([2, 2, 1, 1], sorted(count.values(), reverse=True))
 
-    def test_rebuild_weighs_nothing(self):
+    def test_rebuild_has_zero_weights(self):
         spec = self.request()
         spec.scheduler_hints = {'_nova_check_type': ['rebuild']}
         self.assertEqual({0.0}, set(self.weigh(spec).values()))
@@ -142,9 +142,9 @@ class WeigherTest(world.WorldTestCase):
         ]
 
     def order(self, spec, beside=()):
-        """Hosts in the order in which Nova tries them, its own way.
+        """Return the hosts in the order in which Nova tries them.
 
-        :param beside: weighers beside ours.
+        :param beside: weighers used together with the VHPC one.
         """
         states = list(self.filter.filter_all(self.states, spec))
         weighed = nova_weights.HostWeightHandler().get_weighed_objects(
@@ -152,7 +152,7 @@ class WeigherTest(world.WorldTestCase):
         )
         return [item.obj.host for item in weighed]
 
-    def test_multiplier(self):
+    def test_multiplier_of_an_aggregate_replaces_the_option(self):
         self.flags(weight_multiplier=3.0)
         self.aggregate(self.states[1], '0.5')
         self.weigh(self.request())
@@ -161,7 +161,7 @@ class WeigherTest(world.WorldTestCase):
             [self.weigher.weight_multiplier(state) for state in self.states],
         )
 
-    def test_further_entries_of_a_host_come_last_whatever_the_multiplier(self):
+    def test_further_entries_of_a_host_come_last_at_any_multiplier(self):
         for option, of_aggregate in (
             (20.0, None),
             (0.1, None),
@@ -175,9 +175,9 @@ class WeigherTest(world.WorldTestCase):
             self.states = scheduler_world.World(self.hosts).states
             if of_aggregate:
                 self.aggregate(self.states[1], of_aggregate)
-            found = self.order(self.request(members=2))
-            self.assertEqual(16, len(found))
-            self.assertEqual(4, len(set(found[:4])), (option, of_aggregate))
+            hosts = self.order(self.request(members=2))
+            self.assertEqual(16, len(hosts))
+            self.assertEqual(4, len(set(hosts[:4])), (option, of_aggregate))
 
     def test_only_planned_hosts_are_among_the_best_that_nova_chooses_of(self):
         for size in (2, 3, 9):
@@ -217,7 +217,7 @@ class WeigherTest(world.WorldTestCase):
             world.CONF.clear_override, 'host_subset_size', 'filter_scheduler'
         )
 
-    def test_multiplier_of_zero_plans_nothing(self):
+    def test_no_plan_is_made_if_the_multiplier_is_zero(self):
         self.flags(weight_multiplier=0.0)
         weights = self.weigh(self.request(members=2))
         self.assertEqual({0.0}, set(weights.values()))
@@ -247,7 +247,7 @@ class WeigherTest(world.WorldTestCase):
         self.assertNotIn(best, plan.assignments)
 
     def test_negative_multiplier_keeps_members_away_without_a_plan_too(self):
-        """Also from hosts that Nova's own weighers like best."""
+        """Even if these hosts have the greatest weights of Nova's weighers."""
         ram = nova_ram.RAMWeigher()
         for option in (0.0, 20.0):
             self.flags(weight_multiplier=option)
@@ -257,14 +257,14 @@ class WeigherTest(world.WorldTestCase):
             ):
                 self.aggregate(state, multiplier)
                 state.free_ram_mb -= int(state.host[4:]) * 1024
-            found = self.order(self.request(members=2), [ram])
+            hosts = self.order(self.request(members=2), [ram])
             self.assertEqual(
                 ['host00002', 'host00003', 'host00001', 'host00000'],
-                found[:4],
+                hosts[:4],
                 option,
             )
 
-    def test_multiplier_that_is_no_number_is_not_taken(self):
+    def test_multiplier_that_is_not_finite_is_ignored_and_logged(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
         for text in ('nan', 'inf'):
             self.states = scheduler_world.World(self.hosts).states
@@ -275,7 +275,7 @@ class WeigherTest(world.WorldTestCase):
             )
         self.assertIn('of host host00001: not a finite number', log.output)
 
-    def test_option_that_is_no_number_or_negative_is_refused(self):
+    def test_option_that_is_not_finite_or_negative_is_refused(self):
         for value in (-1.0, float('nan'), float('inf')):
             self.assertRaises(ValueError, self.flags, weight_multiplier=value)
         for name in ('weight_of_unknown', 'first_read_timeout'):
@@ -283,7 +283,7 @@ class WeigherTest(world.WorldTestCase):
 
 
 class FollowPlanTest(world.WorldTestCase):
-    """Whether members follow the plan."""
+    """Members are placed where the plan says."""
 
     hosts = 40  # three switches: 16, 16 and 8 hosts
 
@@ -294,10 +294,10 @@ class FollowPlanTest(world.WorldTestCase):
         spec = self.request(members=12)
         placed = self.place(spec)
         planned = self.states[0]._vhpc_session.plan_score.placement
-        found = {}
+        counts = {}
         for host, _ in placed:
-            found[host] = found.get(host, 0) + 1
-        self.assertEqual(dict(planned.assignments), found)
+            counts[host] = counts.get(host, 0) + 1
+        self.assertEqual(dict(planned.assignments), counts)
         self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
 
     def test_no_more_cpus_are_planned_than_placement_gives_out(self):
@@ -315,7 +315,7 @@ class FollowPlanTest(world.WorldTestCase):
         placement = self.states[0]._vhpc_session.plan_score.placement
         self.assertEqual({self.states[-1].host: 4}, placement.assignments)
 
-    def test_new_plan_when_a_planned_host_is_lost(self):
+    def test_plan_is_made_anew_if_a_planned_host_is_lost(self):
         spec = self.request(members=8)
         lost = []
 
@@ -334,27 +334,27 @@ class FollowPlanTest(world.WorldTestCase):
         placed = self.place(spec, claim)
         self.assertNotIn(None, placed)
         self.assertNotIn(lost[0], [host for host, _ in placed])
-        # Four on the other host of the first plan, one elsewhere; then the
-        # rest are planned anew.
+        # Four members are on the other host of the first plan, one is
+        # elsewhere; then the other three are planned anew.
         plan_score = self.states[0]._vhpc_session.plan_score
         self.assertEqual(2, plan_score._plans)
         self.assertEqual(3, sum(plan_score.placement.assignments.values()))
         self.assertEqual(7, sum(plan_score._existing.values()))
 
-    def test_host_that_another_filter_drops_when_it_is_full(self):
-        # As anti-affinity with max_server_per_host does: our filter never
-        # sees the host again, but must know that a member was placed there.
+    def test_plan_counts_members_on_a_host_that_another_filter_drops(self):
+        # As anti-affinity with max_server_per_host does. The VHPC filter does
+        # not see the host again, but must count the member placed there.
         del self.states[3:]
         spec = self.request(members=6, policy='anti-affinity')
         spec.instance_group._rules = {'max_server_per_host': '2'}
         most = scheduler_world.GUESTS_PER_HOST + 2
         placed = self.place(spec, before=lambda s: s.num_instances < most)
         self.assertNotIn(None, placed)
-        found = [host for host, _ in placed]
-        self.assertEqual({2}, {found.count(host) for host in found})
+        hosts = [host for host, _ in placed]
+        self.assertEqual({2}, {hosts.count(host) for host in hosts})
         self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
 
-    def test_later_members_go_near(self):
+    def test_later_member_goes_under_the_switch_of_the_running_one(self):
         spec = self.request(members=1)
         # One member runs on a host that takes no more of them.
         spec.instance_group.hosts = ['host00020']
@@ -364,7 +364,7 @@ class FollowPlanTest(world.WorldTestCase):
         placed = self.place(spec, uuids=[spec.instance_uuid])
         self.assertEqual(1, self.switch_of(placed[0][0]))
 
-    def test_no_room_for_the_plan_leaves_boots_alone(self):
+    def test_hosts_are_weighed_if_no_plan_is_feasible(self):
         spec = self.request(members=100000)
         weighed = [
             world.weights_of(state)
@@ -375,7 +375,7 @@ class FollowPlanTest(world.WorldTestCase):
         self.assertIsNotNone(plan_score.placement.infeasible_reason)
         self.assertEqual(len(weighed), len(raw))
 
-    def test_failing_planner_leaves_boots_alone(self):
+    def test_members_are_placed_if_the_planner_fails(self):
         self.useFixture(
             fixtures.MonkeyPatch(
                 'nova_vhpc.scheduler.planner.plan', lambda _: 1 // 0

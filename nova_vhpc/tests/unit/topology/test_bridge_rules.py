@@ -21,7 +21,7 @@ SEPARATE = model.BridgeKind.SEPARATE
 
 
 class ParseTest(base.BaseTestCase):
-    def test_everything(self) -> None:
+    def test_rule_with_all_parts_is_parsed(self) -> None:
         self.assertEqual(
             bridge_rules.BridgeRule('br-a', slots=4, physnet='p1', mbps=25000),
             bridge_rules.parse_rule(
@@ -33,12 +33,12 @@ class ParseTest(base.BaseTestCase):
             bridge_rules.parse_rule(' br-o : separate : nic=eth7 '),
         )
 
-    def test_a_name_is_a_shared_bridge(self) -> None:
+    def test_name_alone_is_a_shared_bridge(self) -> None:
         self.assertEqual(
             model.BridgeKind.SHARED, bridge_rules.parse_rule('br-a').kind
         )
 
-    def test_what_is_wrong_is_named(self) -> None:
+    def test_invalid_part_is_named(self) -> None:
         for text, what in (
             (':shared', 'the name of the bridge is missing'),
             ('br-a:own', "'own' is no kind of bridge"),
@@ -57,14 +57,14 @@ class ParseTest(base.BaseTestCase):
             self.assertIn(f"'{text}'", str(error))
             self.assertIn('allowed is NAME', str(error))
 
-    def test_twice(self) -> None:
+    def test_bridge_given_twice_is_refused(self) -> None:
         error = self.assertRaises(
             ValueError, bridge_rules.parse_rules, ['br-a', 'br-a:separate']
         )
         self.assertIn('given twice', str(error))
 
-    def test_first_match_counts(self) -> None:
-        found = bridge_rules.parse_rules(['br-hpc0', 'br-hpc*:separate'])
-        self.assertEqual(found[0], bridge_rules.find_rule(found, 'br-hpc0'))
-        self.assertEqual(found[1], bridge_rules.find_rule(found, 'br-hpc1'))
-        self.assertIsNone(bridge_rules.find_rule(found, 'br-ex'))
+    def test_first_matching_rule_is_found(self) -> None:
+        rules = bridge_rules.parse_rules(['br-hpc0', 'br-hpc*:separate'])
+        self.assertEqual(rules[0], bridge_rules.find_rule(rules, 'br-hpc0'))
+        self.assertEqual(rules[1], bridge_rules.find_rule(rules, 'br-hpc1'))
+        self.assertIsNone(bridge_rules.find_rule(rules, 'br-ex'))

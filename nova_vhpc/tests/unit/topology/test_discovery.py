@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Discovery on a sysfs of our own, for NICs that this machine lacks."""
+"""Discovery in a made sysfs, for NICs that the test host lacks."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ class DiscoveryTest(base.BaseTestCase):
     def nics(self, *texts: str) -> list[str]:
         return [u.nic for u in self.discover(*texts).topology.uplinks]
 
-    def test_without_rules_every_bridge_with_a_nic(self) -> None:
+    def test_every_bridge_with_a_nic_is_found_without_rules(self) -> None:
         self.nic('eth0')
         self.port('tap0')
         self.bridge('br-int')
@@ -67,12 +67,12 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual(1, len(findings.topology.bridges))
         self.assertEqual((), findings.problems)
 
-    def test_a_separate_bridge_is_one_guests(self) -> None:
+    def test_separate_bridge_has_one_slot(self) -> None:
         self.nic('eth0')
         (uplink,) = self.discover('br0:separate').topology.uplinks
         self.assertEqual(1, uplink.slots)
 
-    def test_a_separate_bridge_with_two_uplinks_is_told(self) -> None:
+    def test_separate_bridge_with_two_uplinks_is_reported(self) -> None:
         self.nic('eth0')
         self.nic('eth1')
         findings = self.discover('br0:separate')
@@ -80,7 +80,7 @@ class DiscoveryTest(base.BaseTestCase):
         (problem,) = findings.problems
         self.assertIn('2 uplinks (eth0, eth1)', problem)
 
-    def test_virtual_functions_that_are_switched_on(self) -> None:
+    def test_nic_is_exported_if_it_has_virtual_functions(self) -> None:
         for number, text in enumerate(('4', '0', '', None)):
             path = self.port(f'eth{number}')
             (path / 'device').mkdir()
@@ -91,22 +91,22 @@ class DiscoveryTest(base.BaseTestCase):
             [u.exported for u in self.discover().topology.uplinks],
         )
 
-    def test_vlan_on_a_bond_of_nics(self) -> None:
+    def test_vlan_on_a_bond_of_nics_is_an_uplink(self) -> None:
         (self.link('eth1') / 'device').mkdir()
         (self.link('bond0') / 'lower_eth1').mkdir()
         (self.port('bond0.7') / 'lower_bond0').mkdir()
         (self.port('vlan-on-nothing') / 'lower_veth9').mkdir()
         self.assertEqual(['bond0.7'], self.nics())
 
-    def test_a_tunnel_by_way_of_a_nic_is_no_uplink(self) -> None:
+    def test_tunnel_over_a_nic_is_an_uplink_only_by_rule(self) -> None:
         (self.link('eth1') / 'device').mkdir()
         tunnel = self.port('vxlan-7', uevent='DEVTYPE=vxlan\nINTERFACE=v')
         (tunnel / 'lower_eth1').mkdir()
         self.assertEqual([], self.nics())
         self.assertEqual(['vxlan-7'], self.nics('br0:nic=vxlan-7'))
 
-    def test_a_name_that_is_no_text_is_told(self) -> None:
-        """And keeps nobody else from being published."""
+    def test_name_that_is_not_utf_8_is_reported(self) -> None:
+        """Other bridges are published nevertheless."""
         self.nic('eth0')
         for odd, bridge in (('br\udcff', 'eth1'), ('br1', 'eth\udcff')):
             self.bridge(odd)
@@ -121,12 +121,12 @@ class DiscoveryTest(base.BaseTestCase):
             self.assertIn(name, problem)
             problem.encode()
 
-    def test_links_of_a_loop_end(self) -> None:
+    def test_loop_of_lower_links_ends(self) -> None:
         (self.port('a') / 'lower_b').mkdir()
         (self.link('b') / 'lower_a').mkdir()
         self.assertEqual([], self.nics())
 
-    def test_speeds_that_are_none(self) -> None:
+    def test_default_speed_replaces_an_invalid_one(self) -> None:
         for index, speed in enumerate(
             ('-1', '0', '65535', '4294967295', 'x', '')
         ):
@@ -135,12 +135,12 @@ class DiscoveryTest(base.BaseTestCase):
             {777}, {u.mbps for u in self.discover().topology.uplinks}
         )
 
-    def test_the_operators_speed_stands_above_the_drivers(self) -> None:
+    def test_speed_of_a_rule_overrides_that_of_the_driver(self) -> None:
         self.nic('eth0')
-        found = self.discover('br0:mbps=40000').topology.uplinks[0]
-        self.assertEqual(40000, found.mbps)
+        uplink = self.discover('br0:mbps=40000').topology.uplinks[0]
+        self.assertEqual(40000, uplink.mbps)
 
-    def test_dead_links(self) -> None:
+    def test_links_without_carrier_or_with_bridge_down_are_down(self) -> None:
         self.nic('eth0', carrier='0')
         self.nic('eth1', operstate='lowerlayerdown')
         self.nic('eth2', operstate='unknown')
@@ -151,7 +151,7 @@ class DiscoveryTest(base.BaseTestCase):
             {u.nic: u.up for u in self.discover().topology.uplinks},
         )
 
-    def test_open_vswitch(self) -> None:
+    def test_open_vswitch_needs_a_rule_with_nic(self) -> None:
         self.link('br-ovs')
         findings = self.discover('br-ovs', 'br0*')
         self.assertIn('not a Linux bridge', findings.problems[0])
@@ -189,7 +189,7 @@ class DiscoveryTest(base.BaseTestCase):
         (problem,) = findings.problems
         self.assertEqual('bridge br-slip does not exist on this host', problem)
 
-    def test_no_sysfs(self) -> None:
+    def test_no_bridges_without_sysfs(self) -> None:
         findings = discovery.Discovery(sysfs=self.sysfs / 'nothing').discover(
             'node'
         )

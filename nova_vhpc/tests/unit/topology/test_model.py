@@ -15,8 +15,8 @@ from nova_vhpc.topology import model
 
 
 class ModelTest(base.TestCase):
-    def test_provider_uuid_is_fixed_for_ever(self):
-        # A change would orphan every provider that is published out there.
+    def test_provider_uuid_never_changes(self):
+        # A change would orphan every provider that is published already.
         self.assertEqual(
             'cn1:vhpc:br-a:eth1', model.provider_name('cn1', 'br-a', 'eth1')
         )

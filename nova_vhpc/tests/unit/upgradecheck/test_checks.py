@@ -25,8 +25,8 @@ class ChecksTest(base.TestCase):
         for word in words:
             self.assertIn(word, result.details)
 
-    def test_nova_version(self):
-        for found, code in (
+    def test_nova_34_succeeds_and_other_versions_do_not(self):
+        for version, code in (
             (None, Code.SUCCESS),
             ('34.0.0', Code.SUCCESS),
             ('34.1.0.dev3', Code.SUCCESS),
@@ -34,9 +34,9 @@ class ChecksTest(base.TestCase):
             ('35.0.0', Code.WARNING),
             ('garbage', Code.FAILURE),
         ):
-            self.assert_result(code, checks.nova_version(found))
+            self.assert_result(code, checks.nova_version(version))
 
-    def test_placement(self):
+    def test_hosts_with_old_or_missing_stamps_are_warned_of(self):
         now_s = 1_800_000_000.0
         fresh = model.stamp(now_s)
         old = model.stamp(now_s - 4000)
@@ -61,7 +61,7 @@ class ChecksTest(base.TestCase):
             Code.FAILURE, checks.placement_away('refused'), 'refused'
         )
 
-    def test_libvirt(self):
+    def test_libvirt_needs_version_9(self):
         self.assert_result(
             Code.SUCCESS, checks.libvirt(9_000_000), 'libvirt 9.0.0'
         )
@@ -70,16 +70,16 @@ class ChecksTest(base.TestCase):
             Code.FAILURE, checks.libvirt(None, 'no socket'), 'no socket'
         )
 
-    def test_cgroup(self):
+    def test_cgroup_needs_cpu_and_cpuset(self):
         self.assert_result(Code.SUCCESS, checks.cgroup({'cpu', 'cpuset'}))
         self.assert_result(Code.FAILURE, checks.cgroup({'cpu'}), 'cpuset')
 
-    def test_tick(self):
+    def test_tick_of_100_or_unknown_is_warned_of(self):
         self.assert_result(Code.SUCCESS, checks.tick(250, 4000), '4000 us')
         self.assert_result(Code.WARNING, checks.tick(100, 10000), 'HZ=100')
         self.assert_result(Code.WARNING, checks.tick(None, 4000), '4000 us')
 
-    def test_traps(self):
+    def test_packages_known_to_break_are_warned_of(self):
         self.assert_result(
             Code.SUCCESS, checks.traps({'SQLAlchemy': '2.0.58'})
         )

@@ -29,7 +29,7 @@ from nova_vhpc.upgradecheck import checks, facts, scheduler_checks
 
 
 class HookTest(base.TestCase):
-    """Whether libvirt's hook can do what it is for."""
+    """The state of libvirt's hook script and its program."""
 
     def setUp(self):
         super().setUp()
@@ -47,20 +47,20 @@ class HookTest(base.TestCase):
     def check(self):
         return checks.libvirt_hook(*facts.hook(self.script))
 
-    def test_installed(self):
+    def test_installed_hook_succeeds(self):
         self.assertIsNone(self.check().details)
 
-    def test_its_program_is_elsewhere(self):
+    def test_missing_program_is_warned_of(self):
         self.program.unlink()
         result = self.check()
         self.assertEqual(upgradecheck.Code.WARNING, result.code)
         self.assertIn(str(self.program), result.details)
 
-    def test_not_executable(self):
+    def test_script_that_is_not_executable_is_warned_of(self):
         self.script.chmod(0o644)
         self.assertEqual(upgradecheck.Code.WARNING, self.check().code)
 
-    def test_not_installed(self):
+    def test_missing_hook_succeeds_with_a_hint(self):
         self.script.unlink()
         result = self.check()
         self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
@@ -81,30 +81,30 @@ class LibvirtTest(base.TestCase):
         conf([], default_config_files=[])
         return facts.Checks(conf)._check_libvirt()
 
-    def test_away_on_a_compute_host_that_emulates(self):
-        there = self.useFixture(fixtures.TempDir()).path
+    def test_libvirt_away_on_a_compute_host_fails(self):
+        existing = self.useFixture(fixtures.TempDir()).path
         self.assertEqual(
-            upgradecheck.Code.FAILURE, self.check('/nowhere', there).code
+            upgradecheck.Code.FAILURE, self.check('/nowhere', existing).code
         )
 
-    def test_not_wanted_beside_a_scheduler(self):
+    def test_libvirt_away_on_another_host_succeeds(self):
         self.assertEqual(
             upgradecheck.Code.SUCCESS, self.check('/nowhere').code
         )
 
-    def test_one_that_hangs(self):
+    def test_libvirt_that_hangs_fails(self):
         hang = threading.Event()
         self.addCleanup(hang.set)
         self.useFixture(
             fixtures.MockPatchObject(connection, 'SILENCE_S', 0.05)
         )
-        there = self.useFixture(fixtures.TempDir()).path
-        result = self.check(there, connect=lambda uri: hang.wait(10))
+        existing = self.useFixture(fixtures.TempDir()).path
+        result = self.check(existing, connect=lambda uri: hang.wait(10))
         self.assertEqual(upgradecheck.Code.FAILURE, result.code)
         self.assertIn('does not answer', result.details)
 
-    def test_signs_of_a_compute_host(self):
-        # Debian's and the RPMs' libvirt both have it; KVM need not be there.
+    def test_libvirts_configuration_is_a_sign_of_a_compute_host(self):
+        # Both Debian and RPM packages of libvirt have it, KVM need not exist.
         self.assertIn('/etc/libvirt', facts._SIGNS)
 
 
@@ -125,7 +125,7 @@ class SchedulerTest(base.TestCase):
         conf(['--config-file', str(file)], default_config_files=[])
         return facts.Checks(conf)._check_scheduler()
 
-    def test_options_that_keep_the_scheduler_from_starting(self):
+    def test_invalid_scheduler_option_fails(self):
         found = self.check()
         self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
         self.assertIsNone(found.details)
@@ -166,29 +166,29 @@ class OptionsTest(base.TestCase):
         conf(['--config-file', str(file)], default_config_files=[])
         return facts.Checks(conf)._check_options()
 
-    def test_values_that_keep_a_service_from_starting(self):
-        """As after an upgrade that takes less than the release before."""
+    def test_invalid_option_of_a_service_fails(self):
+        """For example after an upgrade to a stricter release."""
         for text, name in (
             ('[vhpc_agent]\nperiod_ms = x\nfoo = 1\n', 'period_ms'),
             ('[vhpc_control]\ngang_favour = nan\nfoo = 1\n', 'gang_favour'),
             ('[vhpc_vendordata]\nlisten_port = x\nfoo = 1\n', 'listen_port'),
         ):
-            found = self.check(text)
-            self.assertEqual(upgradecheck.Code.FAILURE, found.code, text)
-            self.assertIn(name, found.details)
-            self.assertIn('foo is no option', found.details)
+            result = self.check(text)
+            self.assertEqual(upgradecheck.Code.FAILURE, result.code, text)
+            self.assertIn(name, result.details)
+            self.assertIn('foo is no option', result.details)
 
-    def test_right_values(self):
-        found = self.check('[vhpc_agent]\nperiod_ms = 100\n')
-        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+    def test_valid_options_succeed(self):
+        result = self.check('[vhpc_agent]\nperiod_ms = 100\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
 
-    def test_scheduler_options_are_left_to_another_check(self):
-        found = self.check('[vhpc_scheduler]\nweight_multiplier = nan\n')
-        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+    def test_scheduler_options_are_not_checked_here(self):
+        result = self.check('[vhpc_scheduler]\nweight_multiplier = nan\n')
+        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
 
 
 class CommandTest(base.TestCase):
-    """The whole command against a host where nothing answers."""
+    """The whole command on a host where no service answers."""
 
     def run_(self, placement, options=''):
         conf = pathlib.Path(
@@ -210,7 +210,7 @@ class CommandTest(base.TestCase):
         }
 
     def test_faults_are_printed_in_the_table_only(self):
-        # libvirt's own words go past Python, so it takes a process.
+        # libvirt writes to stderr past Python, so the test needs a process.
         conf = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'nova-vhpc.conf'
         )
@@ -233,7 +233,7 @@ class CommandTest(base.TestCase):
         self.assertIn('Failed to connect socket', done.stdout)
         self.assertNotIn('Failed to connect socket', done.stderr)
 
-    def test_credentials_that_cannot_be_used(self):
+    def test_unusable_credentials_fail_with_the_reason(self):
         secret = 'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
         user = 'username = nova\npassword = secret\n'
         for placement, words in (
@@ -244,12 +244,12 @@ class CommandTest(base.TestCase):
                 'Unable to establish connection',
             ),
         ):
-            code, found = self.run_(placement)
+            code, results = self.run_(placement)
             self.assertEqual(2, code)
-            self.assertIn(words, found['Placement']['details'])
+            self.assertIn(words, results['Placement']['details'])
 
-    def test_dollar_signs(self):
-        code, found = self.run_(
+    def test_unresolvable_dollar_sign_fails_without_the_secret(self):
+        code, results = self.run_(
             'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
             'username = nova\npassword = 1$k9x7\n',
             'cgroup_root = $cgroup_root\nlibvirt_uri = $no\n',
@@ -261,22 +261,22 @@ class CommandTest(base.TestCase):
             ('cgroup controllers', '$$'),
             ('Placement', ''),
         ):
-            self.assertEqual(2, found[name]['result'], name)
-            self.assertIn(words, found[name]['details'])
-        self.assertEqual(0, found['Known traps']['result'])
-        _, found = self.run_('auth_type = password\npassword = 1$k9x7\n')
-        self.assertIn('[placement]password', found['Options']['details'])
-        self.assertNotIn('k9x7', found['Options']['details'])
+            self.assertEqual(2, results[name]['result'], name)
+            self.assertIn(words, results[name]['details'])
+        self.assertEqual(0, results['Known traps']['result'])
+        _, results = self.run_('auth_type = password\npassword = 1$k9x7\n')
+        self.assertIn('[placement]password', results['Options']['details'])
+        self.assertNotIn('k9x7', results['Options']['details'])
 
-    def test_json(self):
-        code, found = self.run_(
+    def test_json_has_the_result_of_every_check(self):
+        code, results = self.run_(
             'auth_type = none\nendpoint_override = http://127.0.0.1:9\n'
         )
         self.assertEqual(2, code)
-        self.assertEqual(0, found['Nova version']['result'])
-        self.assertEqual(1, found['Options']['result'])
-        self.assertIn('vhpc_control', found['Options']['details'])
-        self.assertEqual(2, found['Filter and weigher']['result'])
-        self.assertEqual(2, found['Placement']['result'])
-        self.assertEqual(0, found['Known traps']['result'])
-        self.assertIn('us', found['Tick and time slice']['details'])
+        self.assertEqual(0, results['Nova version']['result'])
+        self.assertEqual(1, results['Options']['result'])
+        self.assertIn('vhpc_control', results['Options']['details'])
+        self.assertEqual(2, results['Filter and weigher']['result'])
+        self.assertEqual(2, results['Placement']['result'])
+        self.assertEqual(0, results['Known traps']['result'])
+        self.assertIn('us', results['Tick and time slice']['details'])

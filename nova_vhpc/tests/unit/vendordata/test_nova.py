@@ -126,7 +126,7 @@ class NovaTest(base.TestCase):
         error = self.assertRaises(
             RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
         )
-        self.assertIn('no JSON', str(error))
+        self.assertIn('not with JSON', str(error))
 
     def test_credentials_that_cannot_be_used_are_nova_away(self):
         client = mock.Mock()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The actuators that the configuration names."""
+"""Loading of the actuators that the configuration names."""
 
 import fixtures
 from oslo_config import cfg
@@ -29,11 +29,13 @@ class TestLoader(test_base.BaseTestCase):
         conf.set_override('actuators', names, 'vhpc_agent')
         return base.load_actuators(conf)
 
-    def test_by_name(self) -> None:
-        (found,) = self.load('libvirt')
-        self.assertIsInstance(found, libvirt_cputune.LibvirtCputuneActuator)
+    def test_actuator_is_loaded_by_its_name(self) -> None:
+        (actuator,) = self.load('libvirt')
+        self.assertIsInstance(actuator, libvirt_cputune.LibvirtCputuneActuator)
 
-    def test_one_that_this_host_cannot_serve_is_left_out(self) -> None:
+    def test_actuator_that_cannot_work_is_left_out_with_a_warning(
+        self,
+    ) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.useFixture(
             fixtures.MonkeyPatch(
@@ -42,11 +44,11 @@ class TestLoader(test_base.BaseTestCase):
                 lambda self: 'the kernel is too old',
             )
         )
-        (found,) = self.load('kernel_slice', 'libvirt')
-        self.assertNotIsInstance(found, kernel_slice.KernelSliceActuator)
+        (actuator,) = self.load('kernel_slice', 'libvirt')
+        self.assertNotIsInstance(actuator, kernel_slice.KernelSliceActuator)
         self.assertIn('the kernel is too old', log.output)
 
-    def test_complaints_name_what_is_allowed(self) -> None:
+    def test_error_names_the_allowed_actuators(self) -> None:
         for names in (('magic',), ()):
             error = self.assertRaises(errors.ConfigError, self.load, *names)
             self.assertIn('allowed: kernel_slice, libvirt', str(error))

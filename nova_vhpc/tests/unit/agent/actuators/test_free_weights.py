@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Windows go on while libvirt is slow; and never where they must not."""
+"""Windows are written while libvirt is slow, unless the guest is held."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ PINS = tuple(
 
 
 class GroupFile(type(pathlib.Path())):  # type: ignore[misc]
-    """Is never seen half written, as the kernel's are not."""
+    """A file that is never read half written, like those of the kernel."""
 
     def write_text(self, text: str) -> None:
         draft = f'{self}.{threading.get_ident()}'
@@ -46,11 +46,11 @@ class GroupFile(type(pathlib.Path())):  # type: ignore[misc]
 
 
 class SlowDomain(fake_libvirt.Domain):
-    """Its weight stands in a file; calls take their time.
+    """A domain with its weight in a file, whose libvirt calls take long.
 
-    :ivar answering: cleared, calls about its cputune hang.
-    :ivar hanging: one does.
-    :ivar slow_s: how long they take otherwise.
+    :ivar answering: while cleared, calls about the cputune hang.
+    :ivar hanging: set while a call hangs.
+    :ivar slow_s: longest duration of the other calls, in seconds.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -86,7 +86,7 @@ class SlowDomain(fake_libvirt.Domain):
 
 
 class FreeWeightsCase(manager_case.ManagerTestCase):
-    """A VM whose windows' weights have all been written once."""
+    """Has a guest for which each window's weight was written once."""
 
     domain: SlowDomain
 
@@ -96,7 +96,7 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
         self.path.write_text('1024')
         self.domain = SlowDomain(self.path)
         self.addCleanup(self.domain.answering.set)
-        self.made = self.make()
+        self.manager = self.make()
         self.useFixture(
             fixtures.MonkeyPatch(
                 'nova_vhpc.agent.actuators.weights._find',
@@ -105,13 +105,13 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
         )
         self.target = self.look()
         for shares in WEIGHTS:
-            self.assertTrue(self.made.set_shares('u', shares))
+            self.assertTrue(self.manager.set_shares('u', shares))
 
     def weight(self) -> int:
         return int(self.path.read_text())
 
     def hang(self) -> None:
-        """Have a worker's next call hang."""
+        """Make the next call of a worker hang."""
         self.domain.answering.clear()
 
     def until_it_hangs(self) -> None:
@@ -122,25 +122,25 @@ class FreeWeightsCase(manager_case.ManagerTestCase):
 class TestSlowLibvirt(FreeWeightsCase):
     def assert_played(self) -> None:
         for shares in WEIGHTS:
-            self.assertTrue(self.made.set_shares('u', shares))
+            self.assertTrue(self.manager.set_shares('u', shares))
             self.assertEqual(shares, self.weight())
             self.assertEqual(shares, self.target.in_force.shares)
 
-    def test_a_look_that_takes_its_time(self) -> None:
+    def test_windows_are_written_during_a_slow_reconcile(self) -> None:
         self.hang()
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.until_it_hangs()
         self.assert_played()
         self.domain.answering.set()
         self.drain()
         self.assertEqual(frozenset(), self.target.external)
-        self.assertEqual(0, self.made.external_changes)
+        self.assertEqual(0, self.manager.external_changes)
         self.assertEqual(7, self.target.in_force.shares)
 
-    def test_a_write_of_pins_that_takes_its_time(self) -> None:
+    def test_windows_are_written_during_a_slow_write_of_pins(self) -> None:
         self.hang()
         self.domain.refuse = self.domain._wait
-        self.made.write(self.target, PINS[0])
+        self.manager.write(self.target, PINS[0])
         self.until_it_hangs()
         self.assert_played()
         self.domain.answering.set()
@@ -148,37 +148,37 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertEqual(PINS[0].vcpu_pins, self.target.in_force.vcpu_pins)
         self.assertEqual(7, self.target.in_force.shares)
 
-    def test_what_is_not_in_the_journal_waits(self) -> None:
+    def test_weight_that_is_not_journalled_waits_for_the_lock(self) -> None:
         with self.target.lock:
-            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 8)
+            self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 8)
         self.assertEqual(7, self.weight())
-        self.assertTrue(self.made.set_shares('u', 8))
+        self.assertTrue(self.manager.set_shares('u', 8))
 
-    def test_not_while_it_is_put_back(self) -> None:
-        """Though the reason to do so has ended meanwhile."""
+    def test_no_window_is_written_during_a_restore(self) -> None:
+        """Not even if the reason for the restore has ended meanwhile."""
         self.hang()
-        self.made.pause()
+        self.manager.pause()
         self.until_it_hangs()
-        self.made.resume()
-        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.manager.resume()
+        self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.domain.answering.set()
         self.drain()
         self.assertEqual(1024, self.weight())
         self.assert_put_back()
 
-    def test_not_while_libvirt_writes_a_weight(self) -> None:
-        """Which of the two is in force then could not be told."""
+    def test_no_window_is_written_while_libvirt_writes_a_weight(self) -> None:
+        """It would be unknown which of the two weights is in force."""
         self.hang()
-        self.made.write(self.target, model.CpuTune(shares=1024))
+        self.manager.write(self.target, model.CpuTune(shares=1024))
         self.until_it_hangs()
-        self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+        self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.domain.answering.set()
         self.drain()
         self.assertEqual(1024, self.weight())
         self.assertEqual(1024, self.target.in_force.shares)
 
-    def test_not_through_a_gate_that_closes_at_that_moment(self) -> None:
-        made, lock = self.made, self.target.state_lock
+    def test_no_window_is_written_if_a_pause_begins_meanwhile(self) -> None:
+        made, lock = self.manager, self.target.state_lock
 
         class Closing:
             def __enter__(self) -> None:
@@ -189,23 +189,23 @@ class TestSlowLibvirt(FreeWeightsCase):
                 lock.release()
 
         self.target.state_lock = Closing()
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(7, self.weight())
 
-    def test_a_group_that_is_gone(self) -> None:
+    def test_vanished_weight_file_is_not_used_again(self) -> None:
         self.path.unlink()
         self.path.mkdir()
         with self.target.lock:
-            self.assertRaises(TimeoutError, self.made.set_shares, 'u', 20)
+            self.assertRaises(TimeoutError, self.manager.set_shares, 'u', 20)
         self.assertFalse(self.target.uses_weight_file)
 
-    def test_not_while_it_migrates(self) -> None:
+    def test_no_window_is_written_during_a_migration(self) -> None:
         self.target.holds.add(guest.Hold.MIGRATING)
-        weights.restore_by_file(self.target, self.made._context.processes)
-        self.assertFalse(self.made.set_shares('u', 20))
+        weights.restore_by_file(self.target, self.manager._context.processes)
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
 
-    def test_a_write_that_was_begun_before_it_migrates(self) -> None:
+    def test_restore_before_migration_waits_for_a_windows_write(self) -> None:
         began, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)
         write = GroupFile.write_text
@@ -221,13 +221,15 @@ class TestSlowLibvirt(FreeWeightsCase):
                 f'{__name__}.GroupFile.write_text', write_slowly
             )
         )
-        player = threading.Thread(target=self.made.set_shares, args=('u', 20))
+        player = threading.Thread(
+            target=self.manager.set_shares, args=('u', 20)
+        )
         player.start()
         self.assertTrue(began.wait(manager_case.PATIENCE_S))
         self.target.holds.add(guest.Hold.MIGRATING)
         keeper = threading.Thread(
             target=weights.restore_by_file,
-            args=(self.target, self.made._context.processes),
+            args=(self.target, self.manager._context.processes),
         )
         keeper.start()
         keeper.join(0.1)
@@ -236,13 +238,13 @@ class TestSlowLibvirt(FreeWeightsCase):
         player.join()
         self.assertEqual(1024, self.weight())
 
-    def test_no_window_writes_over_what_is_being_found_out(self) -> None:
-        """No event tells of what was written into the file itself."""
+    def test_no_window_overwrites_a_weight_being_detected(self) -> None:
+        """libvirt sends no event about a weight written to the file itself."""
         refused: list[bool] = []
 
         def play() -> None:
             try:
-                refused.append(not self.made.set_shares('u', 20))
+                refused.append(not self.manager.set_shares('u', 20))
             except TimeoutError:
                 refused.append(True)
 
@@ -252,7 +254,7 @@ class TestSlowLibvirt(FreeWeightsCase):
         def read_and_play(flags: int) -> list[tuple[bool, ...]]:
             calls.append(flags)
             if len(calls) == 2:
-                # Its weight has just been read, for the second time.
+                # The weight has just been read, for the second time.
                 play()
             return read(flags)
 
@@ -268,36 +270,36 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(333, self.weight())
 
-    def test_what_is_left_of_a_failed_write_is_looked_at(self) -> None:
+    def test_values_after_a_failed_write_are_read_again(self) -> None:
         self.target.uncertain = True
         self.look()
         self.assertFalse(self.target.uncertain)
 
-    def test_a_vcpu_that_is_plugged_in_is_noticed(self) -> None:
+    def test_hotplugged_vcpu_is_added_to_the_original(self) -> None:
         self.domain.pins += [(False, True)]
         self.look()
         self.assertEqual(3, len(self.target.original.vcpupins))
 
-    def test_what_somebody_else_has_written_is_seen(self) -> None:
+    def test_external_weight_is_detected_and_stays(self) -> None:
         self.path.write_text('333')
         self.look()
         self.assertEqual({cputune.SHARES}, self.target.external)
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(333, self.weight())
 
-    def test_pins_of_theirs_are_seen_and_given_room(self) -> None:
-        self.made.write(self.target, PINS[0])
+    def test_external_pins_end_the_windows_and_are_kept(self) -> None:
+        self.manager.write(self.target, PINS[0])
         self.drain()
         self.domain.pins[0] = (False, True)
         self.domain.refuse = self.refuse
         self.look()
         self.assertEqual({'vcpupin 0'}, self.target.external)
         self.domain.refuse = lambda: None
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.look()
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
-    def test_what_systemd_has_put_back_is_written_anew(self) -> None:
+    def test_weight_reset_by_systemd_is_written_again(self) -> None:
         self.forgotten_shares.clear()
         self.look()
         self.assertEqual([], self.forgotten_shares)
@@ -308,7 +310,7 @@ class TestSlowLibvirt(FreeWeightsCase):
 
 
 class TestRaces(FreeWeightsCase):
-    """Windows are played all the time; whatever else happens meanwhile."""
+    """Windows are played in a thread while the guest is restored."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -324,7 +326,7 @@ class TestRaces(FreeWeightsCase):
         source = random.Random(1)
         while not self.ending.is_set():
             with contextlib.suppress(TimeoutError):
-                self.written += self.made.set_shares(
+                self.written += self.manager.set_shares(
                     'u', source.choice(WEIGHTS)
                 )
 
@@ -335,53 +337,54 @@ class TestRaces(FreeWeightsCase):
             time.sleep(0.001)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
         self.assertEqual(
-            self.target.copy_for_destination, self.domain.mark is not None
+            self.target.copy_for_destination,
+            self.domain.metadata_xml is not None,
         )
 
-    def test_put_back_exactly_each_time(self) -> None:
+    def test_guest_is_restored_exactly_each_time(self) -> None:
         source = random.Random(2)
         for turn in range(25):
-            self.made.write(self.target, PINS[turn % 2])
+            self.manager.write(self.target, PINS[turn % 2])
             for _ in range(source.randrange(3)):
-                self.made.enqueue('u')
+                self.manager.enqueue('u')
             time.sleep(source.random() * 0.01)
             back = source.choice(
                 (
-                    self.made.pause,
-                    lambda: self.made.restore_one('u'),
-                    lambda: self.made.restore_before_migration(
+                    self.manager.pause,
+                    lambda: self.manager.restore_one('u'),
+                    lambda: self.manager.restore_before_migration(
                         frozenset({'u'})
                     ),
                 )
             )
             back()
             if source.random() < 0.3:
-                # The reason ends at once; it may be put back, or not.
-                self.made.restore_before_migration(frozenset())
-                self.made.resume()
+                # The reason ends at once, before or after the restore.
+                self.manager.restore_before_migration(frozenset())
+                self.manager.resume()
                 self.drain()
                 back()
             self.assert_stays_put_back()
-            self.made.restore_before_migration(frozenset())
-            self.made.resume()
+            self.manager.restore_before_migration(frozenset())
+            self.manager.resume()
         self.assertEqual(frozenset(), self.target.external)
-        self.assertEqual(0, self.made.external_changes)
+        self.assertEqual(0, self.manager.external_changes)
         self.assertGreater(self.written, 0)
 
-    def test_the_end_is_exact(self) -> None:
+    def test_guest_is_restored_exactly_at_stop(self) -> None:
         time.sleep(0.02)
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual(1024, self.weight())
         self.assert_put_back()
 
-    def test_theirs_stays(self) -> None:
-        """Their event comes while windows are written."""
+    def test_external_weight_stays_while_windows_are_played(self) -> None:
+        """The event arrives while windows are written."""
         time.sleep(0.02)
         self.path.write_text('333')
-        self.made._events._on_tunable(
+        self.manager._events._on_tunable(
             None, self.domain, {'cputune.cpu_shares': 333}, None
         )
         self.drain()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Slices of the running kernel's own threads."""
+"""Slices of this process's threads in the running kernel."""
 
 import platform
 import threading
@@ -27,18 +27,18 @@ TUNE = model.CpuTune()
 
 
 class TestKernelSlice(base.BaseTestCase):
-    """On threads of our own, so without a daemon."""
+    """Writes to threads of this process, without the privsep daemon."""
 
     def setUp(self) -> None:
         super().setUp()
         privileged.CONTEXT.set_client_mode(False)
         self.addCleanup(privileged.CONTEXT.set_client_mode, True)
 
-    def test_write_and_undo_or_a_reason(self) -> None:
+    def test_slice_is_written_and_undone_or_a_reason_given(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)
         reason = actuator.check()
         if reason is not None:
-            # An old kernel: it must say so, in words.
+            # The kernel is too old; the reason names its version.
             self.assertIn(platform.release(), reason)
             return
         gate = threading.Event()
@@ -48,31 +48,31 @@ class TestKernelSlice(base.BaseTestCase):
         self.addCleanup(gate.set)
         assert thread.native_id is not None
         before = sched_attr.get_slice_us(thread.native_id)
-        target = test_guest.make(tids=(thread.native_id,))
-        actuator.write(target, model.CpuTune(), 5_000)
+        guest = test_guest.make(tids=(thread.native_id,))
+        actuator.write(guest, model.CpuTune(), 5_000)
         self.assertEqual(5_000, sched_attr.get_slice_us(thread.native_id))
-        actuator.undo(target)
+        actuator.undo(guest)
         self.assertEqual(before, sched_attr.get_slice_us(thread.native_id))
-        # A second undo has nothing to do.
-        actuator.undo(target)
+        # A second undo does nothing.
+        actuator.undo(guest)
         self.assertEqual(before, sched_attr.get_slice_us(thread.native_id))
 
-    def test_another_vm_with_the_thread_id_of_one_that_ended(self) -> None:
+    def test_reused_thread_id_gets_the_slice_again(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)
         with mock.patch.object(privileged, 'set_slice_us') as write:
             actuator.write(test_guest.make(tids=(7,)), TUNE, 5_000)
-            target = test_guest.make(tids=(7,))
-            actuator.undo(target)
+            guest = test_guest.make(tids=(7,))
+            actuator.undo(guest)
             write.assert_called_once()
-            actuator.write(target, TUNE, 5_000)
-            actuator.write(target, TUNE, 5_000)
+            actuator.write(guest, TUNE, 5_000)
+            actuator.write(guest, TUNE, 5_000)
         self.assertEqual([mock.call([7], 5_000)] * 2, write.mock_calls)
 
-    def test_gone_threads_are_no_failure(self) -> None:
+    def test_ended_threads_are_no_failure(self) -> None:
         actuator = kernel_slice.KernelSliceActuator(None)
-        target = test_guest.make(tids=(2**22 - 1,))
-        actuator.write(target, model.CpuTune(), 5_000)
-        actuator.undo(target)
+        guest = test_guest.make(tids=(2**22 - 1,))
+        actuator.write(guest, model.CpuTune(), 5_000)
+        actuator.undo(guest)
 
-    def test_reset_of_no_process(self) -> None:
+    def test_reset_without_a_process_does_nothing(self) -> None:
         kernel_slice.reset(qemu_process.Processes(), 0, 2)

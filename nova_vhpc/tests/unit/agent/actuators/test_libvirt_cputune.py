@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Pins to CPUs that go off before they are written."""
+"""Pins to CPUs that go offline before the pins are written."""
 
 import types
 from typing import Any
@@ -33,36 +33,36 @@ class TestPins(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain = test_cputune.CpusetV1(100_000, -1, 1e9)
-        self.target = test_guest.make()
-        self.target.domain = self.domain
-        self.target.set_expected(cputune.read(self.domain))
-        self.target.written = {}
+        self.guest = test_guest.make()
+        self.guest.domain = self.domain
+        self.guest.set_expected(cputune.read(self.domain))
+        self.guest.written = {}
 
     def write(self, *pins: frozenset[int]) -> guest.Guest:
         options = types.SimpleNamespace(cgroup_root='/nowhere')
         conf: Any = types.SimpleNamespace(vhpc_agent=options)
         libvirt_cputune.LibvirtCputuneActuator(conf).write(
-            self.target, model.CpuTune(vcpu_pins=pins), None
+            self.guest, model.CpuTune(vcpu_pins=pins), None
         )
-        return self.target
+        return self.guest
 
-    def test_not_to_a_cpu_that_went_off(self) -> None:
-        """And that is no failure: the next ticks know of it."""
+    def test_pin_to_a_cpu_that_went_offline_is_skipped(self) -> None:
+        """That is no failure, because the next ticks do not use the CPU."""
         self.domain.online = (True, False)
         before = self.domain.pins[1]
-        target = self.write(FIRST, SECOND)
+        guest = self.write(FIRST, SECOND)
         self.assertEqual([(True, False), before], self.domain.pins)
-        self.assertEqual(FIRST, target.expected.vcpupins[0])
-        self.assertEqual(cputune.pin_cpus(before), target.expected.vcpupins[1])
+        self.assertEqual(FIRST, guest.expected.vcpupins[0])
+        self.assertEqual(cputune.pin_cpus(before), guest.expected.vcpupins[1])
 
-    def test_refused_for_another_reason(self) -> None:
+    def test_pin_refused_for_another_reason_raises(self) -> None:
         def refuse(*_: Any) -> None:
             raise fake_libvirt.refused('busy')
 
         self.domain.pinVcpuFlags = refuse
         self.assertRaises(libvirt.libvirtError, self.write, FIRST, SECOND)
 
-    def test_a_call_that_has_timed_out_is_the_last(self) -> None:
+    def test_pin_that_timed_out_raises(self) -> None:
         def refuse(*_: Any) -> None:
             raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT)
 

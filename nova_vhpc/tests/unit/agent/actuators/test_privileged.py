@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What it brings into the agent: nothing, unless it is needed."""
+"""oslo.privsep and eventlet are not loaded unless they are needed."""
 
 import pathlib
 import shlex
@@ -23,7 +23,7 @@ from oslotest import base
 
 class TestPrivileged(base.BaseTestCase):
     def loads(self, module: str, unwanted: str) -> bool:
-        """Whether a module brings another one into a fresh process."""
+        """Return whether importing a module loads another one."""
         done = subprocess.run(
             [
                 sys.executable,
@@ -36,15 +36,15 @@ class TestPrivileged(base.BaseTestCase):
         self.assertIn(done.returncode, (0, 3))
         return done.returncode == 3
 
-    def test_no_eventlet(self) -> None:
+    def test_privileged_module_does_not_load_eventlet(self) -> None:
         self.assertFalse(
             self.loads('nova_vhpc.agent.actuators.privileged', 'eventlet')
         )
 
-    def test_agents_without_kernel_slice_do_not_load_it(self) -> None:
+    def test_agent_does_not_load_oslo_privsep(self) -> None:
         self.assertFalse(self.loads('nova_vhpc.cmd.agent', 'oslo_privsep'))
 
-    def test_the_helper_may_stand_in_a_path_with_spaces(self) -> None:
+    def test_helper_in_a_path_with_spaces_is_quoted(self) -> None:
         scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         python = scratch / 'a b' / 'python'
         python.parent.mkdir()

@@ -22,7 +22,7 @@ from nova_vhpc.tests import base as tests_base
 
 
 class Gate:
-    """A ``set_shares`` that hangs for some VMs until it is told."""
+    """A ``set_shares`` that hangs for some VMs until it is released."""
 
     def __init__(self, *hanging: str) -> None:
         self.hanging = hanging
@@ -53,12 +53,12 @@ class TestShareWriter(tests_base.TestCase):
         for held in ({'a'}, set()):
             self.gate.held = held
             done = threading.Event()
-            writer.want({'a': 5, 'b': 6}, done.set)
+            writer.submit({'a': 5, 'b': 6}, done.set)
             self.assertTrue(done.wait(30))
         self.assertEqual(2, self.gate.writes.count(('a', 5)))
         self.assertEqual(1, self.gate.writes.count(('b', 6)))
         self.assertEqual(frozenset(), writer.failing())
-        # Who is still left alone at the end holds up nobody.
+        # A guest that is still left alone does not delay the close.
         self.gate.held = {'a', 'b'}
         writer.leave({'a': 1, 'b': 1})
         self.assertTrue(writer.close(30))
@@ -66,7 +66,7 @@ class TestShareWriter(tests_base.TestCase):
     def test_done_is_called_after_the_last_write(self) -> None:
         writer = self.make('a')
         done = threading.Event()
-        writer.want({'a': 7, 'b': 8}, done.set)
+        writer.submit({'a': 7, 'b': 8}, done.set)
         self.assertTrue(self.gate.begun.wait(30))
         self.assertFalse(done.is_set())
         self.gate.release.set()
@@ -77,24 +77,24 @@ class TestShareWriter(tests_base.TestCase):
         writer = self.make()
         for _ in range(2):
             done = threading.Event()
-            writer.want({'a': 7}, done.set)
+            writer.submit({'a': 7}, done.set)
             self.assertTrue(done.wait(30))
         self.assertEqual([('a', 7)], self.gate.writes)
 
     def test_hanging_guest_delays_done_only_once(self) -> None:
         writer = self.make('a')
         first, second = threading.Event(), threading.Event()
-        writer.want({'a': 7, 'b': 8}, first.set)
+        writer.submit({'a': 7, 'b': 8}, first.set)
         self.assertTrue(self.gate.begun.wait(30))
-        writer.want({'a': 1, 'b': 2}, second.set)
+        writer.submit({'a': 1, 'b': 2}, second.set)
         self.assertTrue(second.wait(30))
         self.assertFalse(first.is_set())
 
     def test_only_the_newest_shares_are_written_after_a_hang(self) -> None:
         writer = self.make('a')
-        writer.want({'a': 7})
+        writer.submit({'a': 7})
         self.assertTrue(self.gate.begun.wait(30))
-        writer.want({'a': 8})
+        writer.submit({'a': 8})
         writer.leave({'a': 1024})
         self.gate.release.set()
         self.assertTrue(writer.close(30))
@@ -104,7 +104,7 @@ class TestShareWriter(tests_base.TestCase):
         writer = self.make()
         done = threading.Event()
         self.gate.refused = {'a'}
-        writer.want({'a': 7}, done.set)
+        writer.submit({'a': 7}, done.set)
         self.assertTrue(done.wait(30))
         self.assertEqual({'a'}, writer.failing())
         self.gate.hanging = ('a',)
@@ -116,23 +116,23 @@ class TestShareWriter(tests_base.TestCase):
         self.assertEqual(('a', 1024), self.gate.writes[-1])
 
     def test_warning_is_logged_from_the_second_failure(self) -> None:
-        """Another call about the VM took its time; a border later it works."""
-        for failures, told in ((1, False), (2, True)):
+        """A single failure mostly means that another call takes long."""
+        for failures, is_logged in ((1, False), (2, True)):
             answers = [OSError('busy')] * failures + [True]
             writer = share_writer.ShareWriter(mock.Mock(side_effect=answers))
             with mock.patch.object(share_writer, 'LOG') as log:
-                writer.want({'a': 7})
+                writer.submit({'a': 7})
                 while writer.writes < len(answers):
-                    writer.tend()
+                    writer.maintain()
                     time.sleep(0.001)
                 writer.close(30)
             self.assertEqual(failures, writer.failures)
-            self.assertEqual(told, log.warning.called)
-            self.assertEqual(told, log.info.called)
+            self.assertEqual(is_logged, log.warning.called)
+            self.assertEqual(is_logged, log.info.called)
 
     def test_close_is_false_if_a_write_failed(self) -> None:
         writer = self.make()
-        writer.want({'a': 7, 'b': 7})
+        writer.submit({'a': 7, 'b': 7})
         self.gate.refused = {'a'}
         writer.leave({'a': 1024, 'b': 1024})
         self.assertFalse(writer.close(30))
@@ -153,12 +153,12 @@ class TestShareWriter(tests_base.TestCase):
             self.assertLogs(share_writer.LOG, 'ERROR') as logs,
         ):
             for value in range(5, 8):
-                writer.want({'a': value})
+                writer.submit({'a': value})
             self.assertFalse(writer.close(0.01))
         self.assertEqual(1, len(logs.output), logs.output)
         writer = share_writer.ShareWriter(self.gate)
         done = threading.Event()
-        writer.want({'a': 9}, done.set)
+        writer.submit({'a': 9}, done.set)
         self.assertTrue(done.wait(30))
 
     def test_threads_are_bounded(self) -> None:
@@ -174,10 +174,10 @@ class TestShareWriter(tests_base.TestCase):
             while not logs.output and time.monotonic() < end_s:
                 # Until as many calls hang as there may be threads.
                 value += 1
-                writer.want(dict.fromkeys(names, value))
+                writer.submit(dict.fromkeys(names, value))
                 time.sleep(0.001)
             for more in range(100):
-                writer.want(dict.fromkeys(names, value + more))
+                writer.submit(dict.fromkeys(names, value + more))
         self.assertEqual(6, writer._executor._threads)
         self.assertEqual(1, len(logs.output), logs.output)
         self.gate.release.set()

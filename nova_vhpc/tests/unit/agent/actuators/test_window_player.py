@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The windows' own thread: what is written when, and what is put back."""
+"""The window player writes shares in turns, and restores them."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from nova_vhpc.tests import base as tests_base
 
 
 def schedule(names='ab', width_us=10_000, after=1024):
-    """Each VM favoured in turn."""
+    """Return a schedule that favours each VM in turn."""
     return model.WindowSchedule(
         tuple(
             model.Turn(
@@ -37,7 +37,7 @@ def schedule(names='ab', width_us=10_000, after=1024):
 
 
 class Domains:
-    """Stands for libvirt: keeps what was written, may fail or hang."""
+    """A fake libvirt that keeps the written shares, and may fail or hang."""
 
     def __init__(self):
         self.shares = {}
@@ -61,7 +61,7 @@ class Domains:
 
 
 class PlayerTestCase(tests_base.TestCase):
-    """Against a stand-in for libvirt, in real time."""
+    """Has a player on a fake libvirt, in real time."""
 
     def setUp(self):
         super().setUp()
@@ -83,23 +83,23 @@ class PlayerTestCase(tests_base.TestCase):
 
 
 class TestWindowPlayer(PlayerTestCase):
-    """What is played."""
+    """A schedule is played, changed and ended."""
 
-    def test_each_vm_has_its_turn(self):
+    def test_each_vm_is_favoured_in_its_turn(self):
         self.player.play(schedule())
         for name in 'abab':
             self.wait_for(lambda name=name: self.favoured() == {name})
 
-    def test_only_what_changes_is_written(self):
+    def test_unchanged_shares_are_not_written_again(self):
         self.player.play(schedule('a'))
-        # Not for a border: one whose write takes longer than its turn is not
-        # counted if the next turn is the same.
+        # Borders are not waited for: a border whose write takes longer than
+        # its turn is not counted if the next turn is the same.
         self.wait_for(lambda: self.domains.writes)
         time.sleep(0.05)
         self.assertEqual([('a', 1000)], self.domains.writes)
 
-    def test_a_new_schedule_is_not_late_by_what_was_over_of_its_turn(self):
-        """Or windows would be widened each time another one comes."""
+    def test_lateness_excludes_the_part_before_a_new_schedule(self):
+        """Otherwise each new schedule would widen the windows."""
         wide = 10_000_000
         player = window_player.WindowPlayer(
             self.domains.set_shares, lambda: wide * 3 // 4
@@ -108,13 +108,13 @@ class TestWindowPlayer(PlayerTestCase):
         for count in range(1, 13):
             player.play(schedule(width_us=wide, after=count))
             self.wait_for(lambda count=count: player.status().borders == count)
-            # Something must be written at the next one, too.
+            # The next schedule must write something, too.
             player.forget('a')
         self.assertGreater(player.late_us(), 0)
         self.assertLess(player.status().worst_late_us, wide // 4)
 
     def test_turns_follow_the_wall_clock(self):
-        """So hosts with synchronised clocks favour the same cluster."""
+        """Thus hosts with synchronised clocks favour the same cluster."""
         clock = [0]
         plan = schedule(width_us=10_000_000)
         player = window_player.WindowPlayer(
@@ -126,54 +126,54 @@ class TestWindowPlayer(PlayerTestCase):
         self.wait_for(lambda: self.favoured() == {'b'})
         self.assertEqual(1, player.status().turn)
 
-    def test_stop_gives_back_the_shares(self):
+    def test_stop_writes_the_shares_after(self):
         self.player.play(schedule(after=300))
         self.wait_for(self.favoured)
         self.assertTrue(self.player.stop())
         self.assertEqual({'a': 300, 'b': 300}, self.domains.shares)
 
-    def test_none_gives_back_the_shares(self):
+    def test_end_of_a_schedule_writes_the_shares_after(self):
         self.player.play(schedule())
         self.wait_for(self.favoured)
         self.player.play(None)
         self.wait_for(lambda: self.domains.shares == {'a': 1024, 'b': 1024})
         self.assertFalse(self.player.status().playing)
 
-    def test_who_leaves_the_schedule_gets_its_shares(self):
+    def test_vm_that_leaves_the_schedule_gets_its_shares_after(self):
         self.player.play(schedule('abc'))
         self.wait_for(lambda: len(self.domains.shares) == 3)
         self.player.play(schedule('ab'))
         self.wait_for(lambda: self.domains.shares['c'] == 1024)
         self.assertIn(self.domains.shares['a'], (2, 1000))
 
-    def test_the_same_schedule_again_changes_nothing(self):
+    def test_same_schedule_again_changes_nothing(self):
         self.player.play(schedule(width_us=60_000_000))
         self.wait_for(lambda: len(self.domains.writes) == 2)
         self.player.play(schedule(width_us=60_000_000))
         time.sleep(0.05)
         self.assertEqual(2, len(self.domains.writes))
 
-    def test_a_new_schedule_begins_at_once(self):
+    def test_new_schedule_begins_at_once(self):
         self.player.play(schedule('a', width_us=60_000_000))
         self.wait_for(lambda: self.favoured() == {'a'})
         self.player.play(schedule('b', width_us=60_000_000))
         self.wait_for(lambda: self.favoured() == {'b'})
 
-    def test_one_that_fails_does_not_stop_the_others(self):
+    def test_failing_vm_does_not_stop_other_vms(self):
         self.domains.failing = {'a'}
         self.player.play(schedule())
         self.wait_for(lambda: self.domains.shares.get('b') == 1000)
         self.wait_for(lambda: self.domains.shares.get('b') == 2)
         self.assertEqual({'a'}, self.player.status().failing)
 
-    def test_one_that_fails_is_left_alone_more_and_more(self):
+    def test_failing_vm_is_retried_with_back_off(self):
         self.domains.failing = {'a'}
         self.player.play(schedule(width_us=1_000))
         time.sleep(0.5)
         tries = sum(uuid == 'a' for uuid, _ in self.domains.writes)
         self.assertLess(tries, 20)
 
-    def test_it_is_taken_up_again_when_it_works(self):
+    def test_vm_that_works_again_is_played_again(self):
         self.domains.failing = {'a'}
         self.player.play(schedule())
         self.wait_for(lambda: self.player.status().failing)
@@ -181,7 +181,7 @@ class TestWindowPlayer(PlayerTestCase):
         self.wait_for(lambda: self.domains.shares.get('a') == 1000)
         self.wait_for(lambda: not self.player.status().failing)
 
-    def test_a_failure_is_told_once(self):
+    def test_failure_is_logged_once_until_it_ends(self):
         self.domains.failing = {'a'}
         with self.assertLogs(share_writer.LOG, 'INFO') as logs:
             self.player.play(schedule())
@@ -190,7 +190,7 @@ class TestWindowPlayer(PlayerTestCase):
             self.wait_for(lambda: not self.player.status().failing)
         self.assertEqual(2, len(logs.output), logs.output)
 
-    def test_a_hanging_libvirt_blocks_nobody(self):
+    def test_hanging_libvirt_blocks_no_caller(self):
         self.domains.hang.clear()
         self.player.play(schedule())
         time.sleep(0.02)
@@ -200,16 +200,16 @@ class TestWindowPlayer(PlayerTestCase):
         self.assertFalse(self.player.stop(0.1))
         self.assertLess(time.monotonic() - began, 5)
 
-    def test_forget_writes_anew(self):
+    def test_shares_are_written_again_after_forget(self):
         self.player.play(schedule(width_us=50_000))
         self.wait_for(lambda: len(self.domains.shares) == 2)
-        # A reboot of the guest brings its first shares back.
+        # A reboot resets a guest's shares.
         self.domains.shares.clear()
         self.player.forget('a')
         self.player.forget('b')
         self.wait_for(lambda: len(self.domains.shares) == 2)
 
-    def test_stop_that_cannot_restore_says_so(self):
+    def test_stop_is_false_if_shares_are_not_restored(self):
         self.player.play(schedule())
         self.wait_for(self.favoured)
         self.domains.failing = {'a'}

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Windows while calls hang, and while the player itself fails."""
+"""Windows are played while calls hang, and after the player failed."""
 
 import threading
 import time
@@ -26,17 +26,17 @@ WINDOWS = 'nova_vhpc.agent.actuators.window_player'
 
 
 class TestHanging(test_window_player.PlayerTestCase):
-    """Calls that do not return hold up nobody else."""
+    """Calls that do not return delay no other VM."""
 
     def hang(self, *names):
-        """Have every further call about these VMs hang, and wait for it."""
+        """Make all further calls about VMs hang, and wait until they do."""
         self.domains.hanging = {name: [] for name in names}
         self.wait_for(lambda: all(self.domains.hanging.values()))
 
     def turns_of(self, name):
         return self.domains.writes.count((name, 1000))
 
-    def test_the_others_are_played_while_one_hangs(self):
+    def test_other_vms_are_played_while_one_hangs(self):
         self.player.play(test_window_player.schedule())
         self.wait_for(lambda: self.turns_of('a'))
         self.hang('a')
@@ -45,7 +45,7 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.assertEqual(1, len(self.domains.hanging['a']))
         self.wait_for(lambda: self.player.status().failing == {'a'})
 
-    def test_a_vm_that_returns_takes_part_again(self):
+    def test_vm_whose_call_returned_is_played_again(self):
         self.player.play(test_window_player.schedule())
         self.hang('a')
         before = self.turns_of('a')
@@ -53,7 +53,7 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.wait_for(lambda: self.turns_of('a') > before + 2)
         self.wait_for(lambda: not self.player.status().failing)
 
-    def test_more_hang_than_there_are_helpers(self):
+    def test_other_vms_are_played_if_all_helpers_hang(self):
         hanging = 'abcdef'
         self.player.play(
             test_window_player.schedule(hanging + 'x', width_us=2_000)
@@ -70,7 +70,7 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.domains.release.set()
         self.wait_for(lambda: threading.active_count() <= threads)
 
-    def test_who_left_while_it_hung_gets_its_shares(self):
+    def test_hanging_vm_that_left_gets_its_shares_after(self):
         self.player.play(test_window_player.schedule(width_us=50_000))
         self.wait_for(lambda: self.turns_of('a'))
         self.hang('a')
@@ -81,8 +81,8 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.wait_for(lambda: self.domains.shares['a'] == 1024)
         self.wait_for(lambda: not self.player.status().failing)
 
-    def test_all_get_their_shares_though_many_hang(self):
-        """Nobody begins a turn any more that could start helpers."""
+    def test_all_vms_get_their_shares_after_if_many_hang(self):
+        """No turn begins any more that could start helpers."""
         self.player.play(
             test_window_player.schedule('abcdx', width_us=60_000_000)
         )
@@ -93,7 +93,7 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.domains.release.set()
         self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
 
-    def test_stop_says_whether_one_hangs(self):
+    def test_stop_is_false_while_a_vm_hangs(self):
         self.player.play(test_window_player.schedule())
         self.hang('a')
         self.assertFalse(self.player.stop(0.2))
@@ -102,16 +102,16 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.assertTrue(self.player.stop())
         self.assertEqual({'a': 1024, 'b': 1024}, self.domains.shares)
 
-    def test_a_window_that_one_outlasts_counts_whole(self):
+    def test_window_exceeded_by_a_write_counts_whole_as_late(self):
         self.player.play(test_window_player.schedule(width_us=50_000))
-        # The first one is joined in its middle.
+        # The first window began before the schedule.
         self.wait_for(lambda: self.player.status().borders > 1)
         self.hang('a')
         self.wait_for(lambda: self.player.status().worst_late_us >= 49_000)
 
 
 class TestFaults(test_window_player.PlayerTestCase):
-    """What should not happen: the player goes on, and says so."""
+    """The player goes on after unexpected errors, and logs them."""
 
     def setUp(self):
         super().setUp()
@@ -122,7 +122,7 @@ class TestFaults(test_window_player.PlayerTestCase):
             raise OSError('no clock')
         return time.time_ns() // 1000
 
-    def test_a_fault_gives_the_shares_back_and_is_told_once(self):
+    def test_error_restores_the_shares_and_is_logged_once(self):
         self.broken = False
         self.player = window_player.WindowPlayer(
             self.domains.set_shares, self.clock
@@ -133,7 +133,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         with self.assertLogs(window_player.LOG, 'ERROR') as logs:
             self.broken = True
             self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
-            # Several faults later ...
+            # Several errors occur meanwhile.
             time.sleep(0.1)
             self.broken = False
             self.wait_for(self.favoured)
@@ -141,7 +141,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         self.assertTrue(self.player.stop())
         self.assertEqual({'a': 1024, 'b': 1024}, self.domains.shares)
 
-    def test_a_player_that_died_is_replaced(self):
+    def test_dead_thread_is_replaced_by_play(self):
         step = self.player._step
         self.player._step = mock.Mock(side_effect=SystemExit)
         self.player.play(test_window_player.schedule())
@@ -152,7 +152,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         self.wait_for(self.favoured)
         self.assertTrue(self.player.status().playing)
 
-    def test_the_shares_come_back_though_the_player_died(self):
+    def test_shares_are_restored_after_the_thread_died(self):
         self.player.play(test_window_player.schedule())
         self.wait_for(self.favoured)
         self.player._step = mock.Mock(side_effect=SystemExit)
@@ -161,7 +161,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
         self.assertTrue(self.player.stop())
 
-    def test_no_thread_can_be_started(self):
+    def test_missing_thread_is_logged_once_and_retried(self):
         with (
             mock.patch.object(
                 threading.Thread, 'start', side_effect=RuntimeError('no more')

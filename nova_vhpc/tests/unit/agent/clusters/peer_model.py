@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Three hosts and a network that does its worst, for the protocol's tests.
+"""A model of three hosts and an unreliable network, for protocol tests.
 
 One unit of time is a renewal; a lease is three of them. The network is a
 set of (receiver, message, when sent): a message in it can be delivered any
@@ -35,7 +35,7 @@ Sent = tuple[int, protocol.Message, int]
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """One agent: what its controller means, and its protocol's state."""
+    """One agent: its controller's statement, and the protocol's state."""
 
     index: int
     boot: int = 1
@@ -48,7 +48,7 @@ class Host:
         return protocol.Protocol(f'host{self.index}', self.boot, TIMERS)
 
     def key(self, now: int) -> object:
-        """Equal for states that differ by a shift of time only."""
+        """Return a key that is equal for states shifted only in time."""
         own = self.state.own
         return (
             self.boot,
@@ -79,7 +79,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """All hosts, the network, and how much mischief is left to do."""
+    """All hosts, the network, and the numbers of faults still to come."""
 
     now: int = 10
     hosts: tuple[Host, ...] = (Host(0), Host(1), Host(2))
@@ -106,7 +106,7 @@ class World:
         return hosts, net, self.toggles, self.restarts, self.deaths
 
     def successors(self) -> Iterator['World']:
-        """Every single thing that may happen next."""
+        """Yield the worlds after each event that can happen next."""
         yield self.time_passes()
         for host in self.hosts:
             if not host.alive:
@@ -121,7 +121,7 @@ class World:
             yield self.deliver(sent)
 
     def toggle(self, index: int) -> 'World':
-        """A controller changes its mind."""
+        """Return the world after a controller's decision has changed."""
         host = self.hosts[index]
         statement = IO if host.statement == protocol.QUIET else protocol.QUIET
         world = self._put(dataclasses.replace(host, statement=statement))
@@ -130,17 +130,17 @@ class World:
         )
 
     def restart(self, index: int) -> 'World':
-        """An agent is killed and starts anew; it remembers nothing."""
+        """Return the world after an agent was killed and started again."""
         world = self._put(Host(index, self.hosts[index].boot + 1))
         return dataclasses.replace(world, restarts=self.restarts - 1)
 
     def die(self, index: int) -> 'World':
-        """A host falls silent for good."""
+        """Return the world after a host stopped for ever."""
         world = self._put(dataclasses.replace(self.hosts[index], alive=False))
         return dataclasses.replace(world, deaths=self.deaths - 1)
 
     def deliver(self, sent: Sent) -> 'World':
-        """A message arrives; the network may deliver it again."""
+        """Return the world after a delivery, which may happen again."""
         index, message, _ = sent
         host = self.hosts[index]
         if not host.alive:
@@ -149,7 +149,10 @@ class World:
         return self._put(dataclasses.replace(host, state=state))
 
     def time_passes(self) -> 'World':
-        """One unit: every living controller decides, every timer runs."""
+        """Return the world after one unit of time.
+
+        Every living controller decides, and every timer runs.
+        """
         now = self.now + 1
         world = dataclasses.replace(
             self,
@@ -162,9 +165,9 @@ class World:
         return world
 
     def settle(self) -> Iterator['World']:
-        """From now on every message arrives once, at once; none is late.
+        """Yield the worlds of one lease and one more unit without faults.
 
-        Yields the world after each unit of one lease and one more.
+        Earlier messages are lost; every new message arrives once, at once.
         """
         world = dataclasses.replace(self, net=frozenset())
         for _ in range(LEASE + 1):
@@ -175,7 +178,7 @@ class World:
             yield world
 
     def phases(self) -> list[Phase]:
-        """The cluster's phase as each living host sees it."""
+        """Return the cluster's phase as each living host sees it."""
         return [
             protocol.group_phase(host.rules, host.state, self.now)
             for host in self.hosts
@@ -183,7 +186,7 @@ class World:
         ]
 
     def truth(self) -> Phase:
-        """The phase that the living hosts' statements make."""
+        """Return the phase that follows from the living hosts' statements."""
         statements = {
             host.statement.phase for host in self.hosts if host.alive
         }

@@ -99,7 +99,9 @@ class BusHealthTest(base.BaseTestCase):
             self.assertEqual('up', self.health.state)
         self.health.watch(13 * S + 1)
         self.assertEqual('down', self.health.state)
-        self.assertIn('does not come back', self.health.detail)
+        self.assertIn(
+            'to this host itself do not come back', self.health.detail
+        )
 
     def test_messages_to_others_do_not_make_the_bus_up(self) -> None:
         self.health.sending(1 * S)

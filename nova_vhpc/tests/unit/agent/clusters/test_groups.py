@@ -210,7 +210,7 @@ class GroupsFileTest(base.BaseTestCase):
             self.assertIsNone(made.cluster_of('s1'))
         self.assertEqual(2, self.log.output.count('cannot be used'))
 
-    def test_without_nova_and_file_the_flavor_decides(self) -> None:
+    def test_flavors_cluster_is_used_without_nova_and_file(self) -> None:
         self.conf.set_override('groups_file', None, 'vhpc_nova')
         made = self.make()
         self.assertEqual('off', made.status()['state'])

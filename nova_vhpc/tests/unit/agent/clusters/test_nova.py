@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Nova says, from answers made up; a real Nova is a functional test."""
+"""Reads answers of a fake Nova; functional tests use a real one."""
 
 import http
 import json
@@ -28,10 +28,10 @@ from nova_vhpc.tests.unit.agent.clusters import test_membership
 
 
 class _Nova:
-    """Says what it was told to say."""
+    """A Nova API with the given pages of servers and statuses of groups."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, str]] = []
+        self.queries: list[dict[str, str]] = []
         self.pages: dict[str | None, dict[str, Any]] = {}
         self.groups: dict[str, int] = {}
         self.servers: dict[str, Any] = {}
@@ -43,7 +43,7 @@ class _Nova:
         status, body = 200, {}
         if path == '/servers/detail':
             query = dict(urllib.parse.parse_qsl(environ['QUERY_STRING']))
-            self.asked.append(query)
+            self.queries.append(query)
             body = self.pages[query.get('marker')]
         elif path.startswith('/servers/'):
             body = self.servers[path.rpartition('/')[2]]
@@ -78,7 +78,7 @@ class NovaServersTest(base.BaseTestCase):
             marker = server['id']
         self.nova.pages[marker] = {'servers': []}
 
-    def test_all_pages_of_this_host(self) -> None:
+    def test_servers_on_all_pages_of_this_host_are_read(self) -> None:
         make = test_membership.server
         self.pages(
             make(id='a', scheduler_hints={'group': 'there'}),
@@ -86,7 +86,7 @@ class NovaServersTest(base.BaseTestCase):
             make(id='c', scheduler_hints={'group': 'secret'}),
             make(id='d', **{'OS-EXT-STS:task_state': 'migrating'}),
             make(id='not-ours', flavor={}),
-            # What Nova makes up for one in a cell that is down.
+            # Nova's stub for a server in a cell that is down.
             {'id': 'stub', 'status': 'UNKNOWN'},
         )
         self.nova.groups = {'there': 200, 'gone': 404, 'secret': 403}
@@ -95,10 +95,12 @@ class NovaServersTest(base.BaseTestCase):
         self.assertEqual({'a': 'there', 'c': 'secret'}, answer.clusters)
         self.assertEqual({'d'}, answer.migrating)
         self.assertEqual({'a', 'b', 'c', 'd', 'not-ours'}, answer.listed)
-        self.assertEqual(7, len(self.nova.asked))
-        self.assertEqual({'host1'}, {one['host'] for one in self.nova.asked})
+        self.assertEqual(7, len(self.nova.queries))
+        self.assertEqual(
+            {'host1'}, {query['host'] for query in self.nova.queries}
+        )
 
-    def test_an_answer_that_is_none(self) -> None:
+    def test_invalid_answer_raises_nova_error(self) -> None:
         self.nova.pages[None] = {'surprise': 1}
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('the answer is invalid', str(error))
@@ -115,13 +117,13 @@ class NovaServersTest(base.BaseTestCase):
         for server in ('stub', 'odd', 'odder', 'unknown'):
             self.assertIsNone(self.servers.host_of(server))
 
-    def test_nova_refuses(self) -> None:
+    def test_refused_login_names_the_credentials(self) -> None:
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
         self.nova.groups = {'g': 401}
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('of [vhpc_nova] right?', str(error))
 
-    def test_unusable_options(self) -> None:
+    def test_invalid_auth_type_raises_nova_error(self) -> None:
         self.conf.set_override('auth_type', 'magic', 'vhpc_nova')
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn('magic', str(error))

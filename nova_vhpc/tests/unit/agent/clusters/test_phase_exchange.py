@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Peers over oslo.messaging's in-memory driver."""
+"""The phase exchange over oslo.messaging's in-memory driver."""
 
 import time
 from unittest import mock
@@ -23,7 +23,7 @@ from nova_vhpc.agent.daemon import metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 
-class PeersTest(base.BaseTestCase):
+class PhaseExchangeTest(base.BaseTestCase):
     def agent(
         self, host: str, *, silent: bool = False, **options: object
     ) -> agents.Agent:
@@ -32,7 +32,7 @@ class PeersTest(base.BaseTestCase):
         self.addCleanup(agent.stop)
         return agent
 
-    def test_off(self) -> None:
+    def test_exchange_is_off_without_url_or_if_disabled(self) -> None:
         for url, options in (
             ('rabbit://', {}),
             ('fake://', {'enabled': False}),
@@ -44,14 +44,14 @@ class PeersTest(base.BaseTestCase):
             self.assertEqual({}, agent.phase_exchange.views())
             agent.phase_exchange.stop()
 
-    def test_nothing_heard_is_computing(self) -> None:
+    def test_view_is_computing_without_statements(self) -> None:
         agent = self.agent('a').start(c=agents.IO)
         self.assertTrue(
             agents.wait_for(lambda: 'c' in agent.phase_exchange.views())
         )
         self.assertFalse(agent.phase_exchange.views()['c'].io)
 
-    def test_status_shows_what_is_said(self) -> None:
+    def test_status_has_the_own_statement(self) -> None:
         agent = self.agent('a').start(c=agents.IO)
         self.assertTrue(
             agents.wait_for(lambda: agent.phase_exchange.status()['sent'] > 0)
@@ -61,8 +61,8 @@ class PeersTest(base.BaseTestCase):
         self.assertEqual('io', cluster['own'])
         self.assertEqual({}, cluster['hosts'])
 
-    def test_who_is_silent_hears(self) -> None:
-        """As in a dry run: also its goodbye would be somebody's word."""
+    def test_silent_agent_receives_and_sends_nothing(self) -> None:
+        """A dry run is silent; its withdrawal would move servers, too."""
         other = self.agent('b').start(c=agents.IO)
         silent = self.agent('a', silent=True).start(c=agents.IO)
         self.assertTrue(
@@ -83,11 +83,11 @@ class PeersTest(base.BaseTestCase):
         self.assertEqual(0, silent.phase_exchange.status()['sent'])
         self.assertEqual(0, other.phase_exchange.status()['received'])
 
-    def test_status_and_metrics_tell_of_the_bus(self) -> None:
+    def test_status_and_metrics_have_the_state_of_the_bus(self) -> None:
         agent = self.agent('a')
         self.assertNotIn('nova_vhpc_bus_up 1.0', self.scrape(agent))
         agent.phase_exchange.start()
-        # With no cluster here and nothing to say.
+        # The agent has no cluster, so it sends only echoes.
         self.assertTrue(
             agents.wait_for(
                 lambda: agent.phase_exchange.status()['state'] == 'up'
@@ -114,7 +114,7 @@ class PeersTest(base.BaseTestCase):
             metrics.Metrics(lambda: status).registry
         ).decode()
 
-    def test_a_tick_that_hangs_falls_silent(self) -> None:
+    def test_agent_with_a_hanging_tick_stops_sending(self) -> None:
         agent = self.agent('a')
         agent.phase_exchange.start()
         agent.phase_exchange.publish({'c': agents.IO})

@@ -182,23 +182,23 @@ class RulesTest(base.BaseTestCase):
 
     def test_io_phase_is_renewed_while_it_lasts(self) -> None:
         state, _ = self.rules.decide(protocol.State(), C, IO, 0)
-        told = []
+        sent = []
         for now in range(0, 20_000_000, 100_000):
             state, _ = self.rules.decide(state, C, IO, now)
             state, message = self.rules.tick(state, C, now)
-            told += [now] if message else []
-        self.assertEqual(list(range(2_000_000, 20_000_000, 2_000_000)), told)
+            sent += [now] if message else []
+        self.assertEqual(list(range(2_000_000, 20_000_000, 2_000_000)), sent)
 
     def test_computing_costs_no_message(self) -> None:
         state, _ = self.rules.decide(protocol.State(), C, QUIET, 0)
-        told = 0
+        sent = 0
         for now in range(0, 60_000_000, 100_000):
             state, decided = self.rules.decide(state, C, QUIET, now)
             state, message = self.rules.tick(state, C, now)
-            told += decided is not None
-            told += message is not None
+            sent += decided is not None
+            sent += message is not None
         # The first statement of a boot is repeated for one lease, no longer.
-        self.assertEqual(3, told)
+        self.assertEqual(3, sent)
 
     def test_hanging_controller_sends_nothing(self) -> None:
         state, _ = self.rules.decide(protocol.State(), C, IO, 0)
@@ -294,21 +294,21 @@ class RulesTest(base.BaseTestCase):
         self.assertEqual(PeerView(), self.rules.view(state, 1))
 
     def test_leaving_withdraws_the_statement(self) -> None:
-        state, said = self.rules.decide(protocol.State(), C, IO, 5)
+        state, first = self.rules.decide(protocol.State(), C, IO, 5)
         other = protocol.Protocol('b', 1, self.timers)
-        received = other.receive(protocol.State(), said, 5)
-        state, bye = self.rules.leave(state, C, 6)
-        received = other.receive(received, bye, 6)
+        received = other.receive(protocol.State(), first, 5)
+        state, withdrawal = self.rules.leave(state, C, 6)
+        received = other.receive(received, withdrawal, 6)
         self.assertFalse(other.view(received, 6).io)
         self.assertIsNone(self.rules.leave(state, C, 7)[1])
 
     def test_statement_after_return_in_the_same_boot_counts(self) -> None:
-        state, said = self.rules.decide(protocol.State(), C, IO, 5)
-        _, bye = self.rules.leave(state, C, 6)
-        _, anew = self.rules.decide(protocol.State(), C, IO, 7)
+        state, first = self.rules.decide(protocol.State(), C, IO, 5)
+        _, withdrawal = self.rules.leave(state, C, 6)
+        _, second = self.rules.decide(protocol.State(), C, IO, 7)
         other = protocol.Protocol('b', 1, self.timers)
         received = protocol.State()
-        for message in (said, bye, anew):
+        for message in (first, withdrawal, second):
             received = other.receive(received, message, 8)
         self.assertTrue(other.view(received, 8).io)
 
@@ -322,14 +322,14 @@ class RulesTest(base.BaseTestCase):
 
     def test_slices_that_change_each_period_are_sent_seldom(self) -> None:
         state = protocol.State()
-        told = []
+        sent = []
         for tick in range(100):
             now = tick * 100_000
             statement = ClusterPlan(Phase.COMPUTING, 1000 + tick)
             state, decided = self.rules.decide(state, C, statement, now)
             state, message = self.rules.tick(state, C, now)
-            told += [now] if decided or message else []
-        pauses = {b - a for a, b in itertools.pairwise(told)}
+            sent += [now] if decided or message else []
+        pauses = {b - a for a, b in itertools.pairwise(sent)}
         self.assertEqual({self.timers.gap_us}, pauses)
 
     def test_unsent_statement_is_sent_by_the_next_tick(self) -> None:

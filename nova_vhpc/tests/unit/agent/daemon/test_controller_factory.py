@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""From options to a controller; every refusal in one useful line."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.controller_factory`."""
 
 from oslo_config import cfg
 
@@ -26,9 +26,9 @@ from nova_vhpc.tests import base
 CPUS = tuple(model.Cpu(n) for n in range(8))
 
 
-class PolicyTest(base.TestCase):
+class ControllerFactoryTest(base.TestCase):
     def conf(self, text=''):
-        """Options as an operator writes them."""
+        """Return options read from a file with this text."""
         path = self.create_tempfiles(
             [('agent', f'[vhpc_control]\n{text}\n')], '.conf'
         )[0]
@@ -62,7 +62,7 @@ class PolicyTest(base.TestCase):
             - {'slice_policy', 'pinning_policy', 'predictor'},
         )
 
-    def test_the_policies_that_were_asked_for(self):
+    def test_configured_policies_are_used(self):
         made = controller_factory.make_controller(
             self.conf(
                 'slice_policy = dss\npinning_policy = balance\npredictor = rle'
@@ -73,7 +73,7 @@ class PolicyTest(base.TestCase):
         self.assertIsInstance(made._slice_policy, dss.DssPolicy)
         self.assertIsInstance(made._pinning_policy, balance.BalancePolicy)
 
-    def test_unknown_policies(self):
+    def test_unknown_plugin_error_names_the_allowed_ones(self):
         for option in ('slice_policy', 'pinning_policy', 'predictor'):
             message = self.refused(f'{option} = nosuch')
             self.assertIn(f'[vhpc_control]{option} = nosuch', message)
@@ -82,56 +82,56 @@ class PolicyTest(base.TestCase):
             'balance, io_pool, none', self.refused('pinning_policy = nosuch')
         )
 
-    def test_a_slice_that_libvirt_does_not_take(self):
+    def test_slice_below_libvirts_minimum_is_refused(self):
         for option in ('fixed_slice_us', 'io_slice_us', 'micro_slice_us'):
             message = self.refused(f'{option} = 500')
             self.assertIn(option, message)
             self.assertIn("'500'", message)
             self.assertIn('from 1000 to 1000000', message)
 
-    def test_no_number(self):
+    def test_value_that_is_not_a_number_is_refused(self):
         message = self.refused('alpha_us = much')
         self.assertIn('alpha_us', message)
         self.assertIn("'much' is not an integer", message)
 
-    def test_overlapping_pools(self):
+    def test_overlapping_pools_are_refused(self):
         message = self.refused('io_pool_cpus = 4-7\ncomputing_pool_cpus = 0-5')
         self.assertIn('io_pool_cpus = 4-7', message)
         self.assertIn('CPUs 4-5', message)
         self.assertIn('computing_pool_cpus = 0-5', message)
 
-    def test_cpus_that_do_not_exist(self):
+    def test_pool_with_missing_cpus_is_refused(self):
         message = self.refused('io_pool_cpus = 6-9')
         self.assertIn('io_pool_cpus = 6-9', message)
         self.assertIn('CPUs 8-9', message)
         self.assertIn('within 0-7', message)
 
-    def test_no_cpu_set(self):
+    def test_pool_that_is_not_a_cpu_set_is_refused(self):
         message = self.refused('computing_pool_cpus = a-b')
         self.assertIn('computing_pool_cpus = a-b', message)
         self.assertIn('allowed: ', message)
 
-    def test_a_pool_of_all_cpus(self):
+    def test_pool_of_all_cpus_is_refused(self):
         for option in ('io_pool_cpus', 'computing_pool_cpus'):
             message = self.refused(f'{option} = 0-7')
             self.assertIn(f'{option} = 0-7', message)
             self.assertIn('at least one CPU', message)
 
-    def test_pools(self):
+    def test_pools_are_parsed(self):
         config = controller_factory.make_config(
             self.conf('io_pool_cpus = 4-7,^5'), CPUS
         )
         self.assertEqual(frozenset((4, 6, 7)), config.io_pool_cpus)
         self.assertIsNone(config.computing_pool_cpus)
 
-    def test_pools_with_cpus_that_are_off(self):
+    def test_pools_may_have_offline_cpus(self):
         for text in ('io_pool_cpus = 6-9', 'computing_pool_cpus = 0-7'):
             self.refused(text)
             controller_factory.make_config(
                 self.conf(text), CPUS, frozenset({8, 9})
             )
 
-    def test_steps_that_make_no_sense(self):
+    def test_value_beyond_its_bounding_option_is_refused(self):
         self.assertIn('beta_us = 2000', self.refused('beta_us = 2000'))
         self.assertIn(
             'min_threshold_us = 40000',
@@ -142,18 +142,18 @@ class PolicyTest(base.TestCase):
         self.assertIn('gang_max_window_us = 200000', message)
         self.assertIn('at least gang_window_us = 200001', message)
 
-    def test_a_leave_rule_that_is_none(self):
+    def test_unknown_leave_rule_is_refused(self):
         message = self.refused('leave_rule = never')
         self.assertIn('leave_rule', message)
         self.assertIn('never', message)
         self.assertIn('learned', message)
 
-    def test_a_number_below_its_range(self):
+    def test_number_below_its_range_is_refused(self):
         message = self.refused('guard_margin = -1')
         self.assertIn('guard_margin', message)
         self.assertIn('-1', message)
 
-    def test_who_follows_io(self):
+    def test_io_is_followed_if_a_policy_uses_it(self):
         self.assertFalse(controller_factory.follows_io(self.conf()))
         self.assertTrue(
             controller_factory.follows_io(

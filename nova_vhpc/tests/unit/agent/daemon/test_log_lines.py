@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is said of trouble is said once in a line."""
+"""Each problem is logged once, in one line."""
 
 import logging
 
@@ -30,7 +30,7 @@ WHY = 'that cannot be'
 
 
 class Lines(logging.Handler):
-    """Formats as the agent does."""
+    """Collects log lines, formatted as the agent does."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -46,43 +46,43 @@ class Lines(logging.Handler):
         self.lines.append(self.format(record))
 
 
-class TestLines(manager_case.ManagerTestCase):
+class LogLinesTest(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.told = Lines()
+        self.log = Lines()
         package = logging.getLogger('nova_vhpc')
-        package.addHandler(self.told)
-        self.addCleanup(package.removeHandler, self.told)
+        package.addHandler(self.log)
+        self.addCleanup(package.removeHandler, self.log)
 
     def assert_said_once(self) -> None:
-        (line,) = self.told.lines
+        (line,) = self.log.lines
         self.assertEqual(1, line.count(WHY), line)
 
     def raise_journal_error(self, *arguments: object) -> None:
         raise JournalError(WHY)
 
-    def test_no_journal(self) -> None:
-        target = self.look()
-        self.records.save = self.raise_journal_error
-        self.made.write(target, model.CpuTune(8_000, 8_000))
+    def test_missing_journal_is_logged_once(self) -> None:
+        guest = self.look()
+        self.journal.save = self.raise_journal_error
+        self.manager.write(guest, model.CpuTune(8_000, 8_000))
         self.drain()
         self.assert_said_once()
 
-    def test_libvirt_refuses(self) -> None:
+    def test_refusal_by_libvirt_is_logged_once(self) -> None:
         def refuse() -> None:
             raise fake_libvirt.error(libvirt.VIR_ERR_INVALID_ARG, WHY)
 
-        target = self.look()
+        guest = self.look()
         self.domain.refuse = refuse
-        self.write(target)
+        self.write(guest)
         self.assert_said_once()
 
-    def test_one_that_has_gone_is_named(self) -> None:
-        """As when it came; nobody else can tell whose uuid that was."""
+    def test_stopped_guest_is_logged_by_name(self) -> None:
+        """Nothing else tells later which server the UUID was."""
         self.look()
         self.domain.id = -1
         with self.assertLogs(restore_queue.LOG, 'INFO') as logs:
-            self.made.enqueue('u')
+            self.manager.enqueue('u')
             self.drain()
         self.assertEqual(
             [
@@ -92,13 +92,13 @@ class TestLines(manager_case.ManagerTestCase):
             logs.output,
         )
 
-    def test_one_of_ours_that_is_refused_is_named(self) -> None:
+    def test_refused_guest_is_logged_by_name(self) -> None:
         self.look()
-        self.made._context.guests.refuse('u', WHY)
-        self.assertIn(f'VM vm: left alone: {WHY}', self.told.lines[0])
+        self.manager._context.guests.refuse('u', WHY)
+        self.assertIn(f'VM vm: left alone: {WHY}', self.log.lines[0])
 
-    def test_a_vm_that_cannot_be_looked_at(self) -> None:
-        self.made._reconciler._reconcile = self.raise_journal_error
-        self.made.enqueue('u')
+    def test_domain_that_cannot_be_read_is_logged_once(self) -> None:
+        self.manager._reconciler._reconcile = self.raise_journal_error
+        self.manager.enqueue('u')
         self.drain()
         self.assert_said_once()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The whole host put back, whatever is wrong with one VM."""
+"""The whole host is restored, whatever fails for one domain."""
 
 import threading
 import time
@@ -318,7 +318,7 @@ class WaitForLibvirtTest(base.BaseTestCase):
             mock.patch.object(restore_host, 'CONNECT_SECONDS', 0.05),
         ):
             self.assertIsNone(restore_host._wait_for('qemu:///system'))
-            # One who comes too late is not told of it in other words.
+            # The same error is raised if no time is left at all.
             self.assertRaises(
                 connection.AwayError, connection.open_within, 'x', -1.0
             )

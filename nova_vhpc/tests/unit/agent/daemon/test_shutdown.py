@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Parts end side by side, and nobody waits for one that does not."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.shutdown`."""
 
 import threading
 import time
@@ -21,15 +21,15 @@ from oslotest import base
 from nova_vhpc.agent.daemon import shutdown
 
 
-class TestEnding(base.BaseTestCase):
-    def test_all_at_the_same_time(self) -> None:
+class TestShutdown(base.BaseTestCase):
+    def test_parts_are_stopped_at_the_same_time(self) -> None:
         both = threading.Barrier(2, timeout=60)
         part = types.SimpleNamespace(stop=both.wait)
         left = shutdown.stop_all((part, part), time.monotonic() + 60)
         self.assertEqual([], left)
         self.assertFalse(both.broken)
 
-    def test_one_that_hangs(self) -> None:
+    def test_part_that_hangs_is_returned_as_running(self) -> None:
         go = threading.Event()
         self.addCleanup(go.set)
         left = shutdown.stop_all((types.SimpleNamespace(stop=go.wait),), 0.0)

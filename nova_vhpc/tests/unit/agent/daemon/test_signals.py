@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Signals that this process sends to itself."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.signals`, with real signals."""
 
 import os
 import signal
@@ -30,14 +30,14 @@ class TestSignals(base.BaseTestCase):
         self.caught = signals.Signals()
         self.caught.catch()
 
-    def test_hup_is_told_once(self) -> None:
+    def test_sighup_requests_one_reload(self) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         self.assertTrue(self.caught.wait())
         self.assertFalse(self.caught.shutdown_requested)
         os.kill(os.getpid(), signal.SIGTERM)
         self.assertFalse(self.caught.wait())
 
-    def test_term_and_int_end(self) -> None:
+    def test_sigterm_and_sigint_request_shutdown(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.caught.shutdown_requested = False
             os.kill(os.getpid(), number)

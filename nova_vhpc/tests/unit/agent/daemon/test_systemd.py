@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What systemd hears."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.systemd`."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ class TestNotifier(base.BaseTestCase):
         self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET', path))
         return server
 
-    def test_ready_and_watchdog(self) -> None:
+    def test_messages_are_sent_and_the_watchdog_seldom(self) -> None:
         server = self.listen()
         self.useFixture(
             fixtures.EnvironmentVariable('WATCHDOG_USEC', '30000000')
@@ -39,7 +39,7 @@ class TestNotifier(base.BaseTestCase):
         notifier = systemd.Notifier()
         self.assertEqual(10.0, notifier.interval_s)
         notifier.ready()
-        # Many ticks make one message.
+        # Several ticks within the interval send one message.
         for _ in range(5):
             notifier.feed()
         notifier.stopping()
@@ -48,7 +48,7 @@ class TestNotifier(base.BaseTestCase):
             [server.recv(50) for _ in range(3)],
         )
 
-    def test_watchdog_of_another_process(self) -> None:
+    def test_watchdog_of_another_process_is_not_fed(self) -> None:
         self.listen()
         self.useFixture(
             fixtures.EnvironmentVariable('WATCHDOG_USEC', '30000000')
@@ -58,7 +58,7 @@ class TestNotifier(base.BaseTestCase):
         )
         self.assertEqual(0, systemd.Notifier().interval_s)
 
-    def test_without_systemd(self) -> None:
+    def test_nothing_is_sent_without_systemd(self) -> None:
         self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET'))
         notifier = systemd.Notifier()
         notifier.ready()

@@ -166,7 +166,7 @@ class TickLoopTest(base.BaseTestCase):
         self.assertTrue(self.guest.reader.closed)
         self.assertFalse(other.reader.closed)
 
-    def test_dead_reader_has_the_domain_looked_at_once(self) -> None:
+    def test_dead_reader_has_the_domain_enqueued_once(self) -> None:
         ticker = self.make()
         reader = self.guest.reader
         reader.read = lambda now_us, period_us: die(reader)

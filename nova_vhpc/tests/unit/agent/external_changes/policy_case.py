@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A guest in a libvirt in memory, and the policy for external changes."""
+"""A guest in an in-memory libvirt, and the policy for external changes."""
 
 import tempfile
 import types
@@ -24,7 +24,8 @@ from nova_vhpc.agent.external_changes import (
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import guest, write_permission
+from nova_vhpc.agent.guests import write_permission
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_guest
@@ -36,7 +37,7 @@ BOTH = frozenset({0, 1})
 
 
 class Domain(test_cputune.Cgroup):
-    """A domain that takes metadata, too."""
+    """A domain whose metadata can be written, too."""
 
     def __init__(self) -> None:
         super().__init__(100_000, 50_000, 1.0)
@@ -50,7 +51,7 @@ class Domain(test_cputune.Cgroup):
         return 1
 
     def XMLDesc(self, flags: int) -> str:
-        """As libvirt: a vCPU that was pinned once keeps its element."""
+        """Keep the element of a vCPU that was pinned once, as libvirt does."""
         pins = [
             () if vcpu in self.pinned else pin
             for vcpu, pin in enumerate(self.pins)
@@ -81,20 +82,20 @@ class Processes:
 
 
 class PolicyTestCase(base.BaseTestCase):
-    """A guest whose libvirt is in memory, a journal, and the policy."""
+    """Has a guest in an in-memory libvirt, a journal and the policy."""
 
     def setUp(self) -> None:
         super().setUp()
         self.journal = store.Journal(tempfile.mkdtemp())
         self.journal.prepare()
         self.domain = Domain()
-        self.told: list[str] = []
+        self.forgotten_shares: list[str] = []
 
-    def make(self, **changes: Any) -> guest.Guest:
-        target = test_guest.make(**changes)
-        target.domain = self.domain
-        target.set_expected(cputune.read(self.domain))
-        return target
+    def make(self, **changes: Any) -> Guest:
+        guest = test_guest.make(**changes)
+        guest.domain = self.domain
+        guest.set_expected(cputune.read(self.domain))
+        return guest
 
     def online(self) -> frozenset[int]:
         return cputune.pin_cpus(self.domain.online)
@@ -123,16 +124,16 @@ class PolicyTestCase(base.BaseTestCase):
 
     def forget(self, uuid: str) -> None:
         """Note that a guest's shares must be written again."""
-        self.told.append(uuid)
+        self.forgotten_shares.append(uuid)
 
     def restore(
-        self, guest: guest.Guest, policy: policy.ExternalChangePolicy
+        self, guest: Guest, policy: policy.ExternalChangePolicy
     ) -> None:
         restore_guest.GuestRestorer(
             self.context, (), policy, self.misdirected
         ).restore(guest)
 
-    def look(self, guest: guest.Guest, choice: str = 'respect') -> int:
+    def look(self, guest: Guest, choice: str = 'respect') -> int:
         """Reconcile a guest; return the number of external changes."""
         changes = self.changes(choice)
         changes.check(guest)

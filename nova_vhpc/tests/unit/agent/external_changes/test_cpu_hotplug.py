@@ -10,12 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""CPUs of the host come and go, and nobody has changed a VM."""
+"""Host CPUs that are switched on or off are no external change."""
 
 import dataclasses
 from unittest import mock
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
@@ -24,125 +24,127 @@ from nova_vhpc.tests.unit.agent.external_changes import policy_case
 BOTH = frozenset({0, 1})
 
 
-class TestSwitchedCpus(policy_case.PolicyTestCase):
+class CpuHotplugTest(policy_case.PolicyTestCase):
     def switch_off(self) -> None:
-        """Of the host's two CPUs the second one."""
+        """Switch off the second of the host's two CPUs."""
         self.domain.online = (True, False)
         self.domain.pins = [(True, False)] * 2
 
-    def test_a_cpu_that_is_switched_off_is_nobodys_change(self) -> None:
+    def test_cpu_switched_off_is_no_external_change(self) -> None:
         for choice in ('respect', 'override'):
             self.domain.online = (True, True)
             self.domain.pins = [(True, True)] * 2
-            target = self.make(journalled=True)
-            target.original = target.expected
-            target.note_written({cputune.SHARES: 7})
+            guest = self.make(journalled=True)
+            guest.original = guest.expected
+            guest.note_written({cputune.SHARES: 7})
             self.domain.values[cputune.SHARES] = 7
             self.switch_off()
-            self.assertEqual(0, self.look(target, choice))
-            self.assertEqual(frozenset(), target.external)
+            self.assertEqual(0, self.look(guest, choice))
+            self.assertEqual(frozenset(), guest.external)
             only = (frozenset({0}),) * 2
-            self.assertEqual(only, target.in_force.vcpu_pins)
-            self.assertEqual(only, target.original_tune.vcpu_pins)
-            self.assertEqual({0}, target.allowed_cpus)
-            self.assertTrue(target.is_floating)
+            self.assertEqual(only, guest.in_force.vcpu_pins)
+            self.assertEqual(only, guest.original_tune.vcpu_pins)
+            self.assertEqual({0}, guest.allowed_cpus)
+            self.assertTrue(guest.is_floating)
 
-    def test_nor_is_it_when_a_vm_is_put_back(self) -> None:
-        target = self.make(journalled=True)
-        target.original = target.expected
+    def test_cpu_switched_off_before_a_restore_is_no_external_change(
+        self,
+    ) -> None:
+        guest = self.make(journalled=True)
+        guest.original = guest.expected
         self.switch_off()
-        self.changes().respect_unchecked(target)
-        self.assertEqual(frozenset(), target.external)
+        self.changes().respect_unchecked(guest)
+        self.assertEqual(frozenset(), guest.external)
 
-    def test_what_was_pinned_does_not_follow_the_hosts_cpus(self) -> None:
-        target = self.make(journalled=True)
-        target.original = target.expected
+    def test_external_pins_do_not_follow_the_online_cpus(self) -> None:
+        guest = self.make(journalled=True)
+        guest.original = guest.expected
         cputune.write_pin(self.domain, 0, frozenset({0}), 2)
-        target.note_written(pins={0: frozenset({0})})
+        guest.note_written(pins={0: frozenset({0})})
         self.domain.pins = [(False, True), (True, False)]
         self.domain.online = (True, False)
-        self.assertEqual(1, self.look(target))
-        self.assertEqual({cputune.pin_name(0)}, target.external)
+        self.assertEqual(1, self.look(guest))
+        self.assertEqual({cputune.pin_name(0)}, guest.external)
 
-    def came_after_it_was_pinned(self) -> guest.Guest:
-        """The host's second CPU, to a VM that may use all there are."""
+    def came_after_it_was_pinned(self) -> Guest:
+        """Switch on the second CPU after a floating guest was pinned."""
         only = frozenset({0})
-        target = self.make(journalled=True, online=only)
+        guest = self.make(journalled=True, online=only)
         self.domain.pins = [(True, False)] * 2
-        target.set_expected(cputune.read(self.domain))
-        target.original = target.expected
-        target.allowed_cpus = only
-        self.assertTrue(target.is_floating)
-        return target
+        guest.set_expected(cputune.read(self.domain))
+        guest.original = guest.expected
+        guest.allowed_cpus = only
+        self.assertTrue(guest.is_floating)
+        return guest
 
-    def assert_uses_all(self, target: guest.Guest) -> None:
+    def assert_uses_all(self, guest: Guest) -> None:
         both = (BOTH,) * 2
-        self.assertEqual(both, target.original.vcpupins)
-        self.assertEqual(both, target.original_tune.vcpu_pins)
-        self.assertEqual(BOTH, target.allowed_cpus)
-        self.assertTrue(target.is_floating)
-        self.assertEqual((frozenset({0}),) * 2, target.in_force.vcpu_pins)
+        self.assertEqual(both, guest.original.vcpupins)
+        self.assertEqual(both, guest.original_tune.vcpu_pins)
+        self.assertEqual(BOTH, guest.allowed_cpus)
+        self.assertTrue(guest.is_floating)
+        self.assertEqual((frozenset({0}),) * 2, guest.in_force.vcpu_pins)
 
-    def test_a_cpu_that_comes_is_for_who_was_pinned_without_it(self) -> None:
+    def test_new_cpu_is_added_to_the_original_of_a_pinned_guest(self) -> None:
         for lock_free_weights in (frozenset(), frozenset({1024})):
-            target = self.came_after_it_was_pinned()
-            target.lock_free_weights = lock_free_weights
-            self.assertEqual(0, self.look(target))
-            self.assert_uses_all(target)
-            self.assertEqual(target.original, self.journal.load('u').original)
+            guest = self.came_after_it_was_pinned()
+            guest.lock_free_weights = lock_free_weights
+            self.assertEqual(0, self.look(guest))
+            self.assert_uses_all(guest)
+            self.assertEqual(guest.original, self.journal.load('u').original)
             self.assertTrue(self.domain.has_metadata_copy)
             self.domain.has_metadata_copy = False
-            self.assertEqual(0, self.look(target))
+            self.assertEqual(0, self.look(guest))
             self.assertFalse(self.domain.has_metadata_copy)
-            cputune_restore.restore(self.domain, target.original)
+            cputune_restore.restore(self.domain, guest.original)
             self.assertEqual([(True, True)] * 2, self.domain.pins)
 
-    def test_a_cpu_that_the_host_did_not_have_before(self) -> None:
+    def test_cpu_plugged_into_the_host_is_added_to_the_original(self) -> None:
         self.domain.online = (True,) * 3
         for pin in ((True, True, True), (True, False, False)):
-            target = self.make(journalled=True, online=BOTH)
-            target.original = target.expected
+            guest = self.make(journalled=True, online=BOTH)
+            guest.original = guest.expected
             self.domain.pins = [pin] * 2
-            target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
-            self.assertEqual(0, self.look(target))
+            guest.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+            self.assertEqual(0, self.look(guest))
             self.assertEqual(
-                (frozenset({0, 1, 2}),) * 2, target.original.vcpupins
+                (frozenset({0, 1, 2}),) * 2, guest.original.vcpupins
             )
-            self.assertEqual(3, target.expected.host_cpus)
-            self.assertEqual(target.original, self.journal.load('u').original)
+            self.assertEqual(3, guest.expected.host_cpus)
+            self.assertEqual(guest.original, self.journal.load('u').original)
 
-    def test_also_where_nobody_looks_before_it_is_put_back(self) -> None:
-        target = self.came_after_it_was_pinned()
-        self.changes().respect_unchecked(target)
-        self.assert_uses_all(target)
+    def test_new_cpu_is_added_by_a_restore_without_a_check(self) -> None:
+        guest = self.came_after_it_was_pinned()
+        self.changes().respect_unchecked(guest)
+        self.assert_uses_all(guest)
         self.assertEqual((), self.journal.uuids())
 
-    def test_what_the_journal_did_not_take_is_tried_again(self) -> None:
-        target = self.came_after_it_was_pinned()
+    def test_original_is_adapted_again_if_the_journal_failed(self) -> None:
+        guest = self.came_after_it_was_pinned()
         full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(JournalError, self.look, target)
-        self.look(target)
-        self.assertEqual(target.original, self.journal.load('u').original)
+            self.assertRaises(JournalError, self.look, guest)
+        self.look(guest)
+        self.assertEqual(guest.original, self.journal.load('u').original)
 
-    def test_nor_is_it_missed_beside_vcpus_that_are_not_plugged_in(
+    def test_new_cpu_is_added_beside_vcpus_that_are_not_plugged_in(
         self,
     ) -> None:
         for spare in ((True, True), (False, False)):
-            target = self.came_after_it_was_pinned()
+            guest = self.came_after_it_was_pinned()
             self.domain.pins += [spare]
             xml = self.domain.XMLDesc(0).replace('>2<', '>3<')
             xml = xml.replace("<vcpupin vcpu='2'/>", '')
             with mock.patch.object(self.domain, 'XMLDesc', return_value=xml):
-                self.look(target)
+                self.look(guest)
             self.assertEqual(
-                (BOTH, BOTH, cputune.pin_cpus(spare)), target.original.vcpupins
+                (BOTH, BOTH, cputune.pin_cpus(spare)), guest.original.vcpupins
             )
 
-    def test_a_cpu_that_comes_is_not_for_who_has_its_own(self) -> None:
+    def test_new_cpu_is_not_added_to_a_confined_guest(self) -> None:
         for change in ({'cpuset': frozenset({0})}, {'placed': True}):
-            target = self.came_after_it_was_pinned()
-            target.set_info(dataclasses.replace(target.info, **change))
-            self.assertEqual(0, self.look(target))
-            self.assertEqual({0}, target.allowed_cpus)
+            guest = self.came_after_it_was_pinned()
+            guest.set_info(dataclasses.replace(guest.info, **change))
+            self.assertEqual(0, self.look(guest))
+            self.assertEqual({0}, guest.allowed_cpus)
             self.assertFalse(self.domain.has_metadata_copy)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A VM is destroyed and started anew while we write to it."""
+"""The domain restarts while a call waits for its lock."""
 
 import pathlib
 import tempfile
@@ -21,7 +21,7 @@ from unittest import mock
 import libvirt
 
 from nova_vhpc.agent.actuators import weights
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import domain_metadata
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
@@ -36,54 +36,54 @@ OWN = '<cputune><period>50000</period><quota>20000</quota></cputune>'
 HELD_S = 0.3
 
 
-class TestStrays(manager_case.ManagerTestCase):
+class MisdirectedWriteTest(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.target = self.look()
-        self.made.set_shares('u', 30)
+        self.guest = self.look()
+        self.manager.set_shares('u', 30)
         self.original = dict(fake_libvirt.ORIGINAL)
-        self.mark: str | None = None
+        self.metadata_xml: str | None = None
         self.domain.refuse = self.restart
 
     def restart(self) -> None:
-        """As the call waits for the domain; once."""
+        """Start the domain again while the first call waits."""
         self.domain.refuse = lambda: None
         self.domain.id += 1
         self.domain.values = dict(self.original)
         self.domain.pins = [(True, True)] * 2
-        self.domain.mark = self.mark
+        self.domain.metadata_xml = self.metadata_xml
 
     def assert_as_it_began(self) -> None:
         self.drain()
         self.assertEqual(self.original, self.domain.values)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertIsNone(self.domain.mark)
+        self.assertIsNone(self.domain.metadata_xml)
         found = self.look()
-        self.assertIsNot(self.target, found)
+        self.assertIsNot(self.guest, found)
         self.assertEqual(self.original, found.original.parameters)
         self.assertEqual(frozenset(), found.external)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
-    def test_a_window(self) -> None:
-        self.assertFalse(self.made.set_shares('u', 20))
+    def test_window_write_to_new_run_is_reverted(self) -> None:
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assert_as_it_began()
 
-    def test_a_tick(self) -> None:
-        self.made.write(self.target, TUNE)
+    def test_tick_write_to_new_run_is_reverted(self) -> None:
+        self.manager.write(self.guest, TUNE)
         self.assert_as_it_began()
 
-    def test_a_tick_of_which_half_is_refused(self) -> None:
-        """The actuator puts the other half back: that, too, comes late."""
+    def test_partly_refused_write_to_new_run_is_reverted(self) -> None:
+        """The actuator restores the other part in the new run, too."""
         self.write_known(model.CpuTune(9_000, 9_000))
         self.domain.refuse = self.ends
-        self.made.write(self.target, model.CpuTune(9_000, 9_000))
+        self.manager.write(self.guest, model.CpuTune(9_000, 9_000))
         self.assert_as_it_began()
 
     def write_known(self, tune: model.CpuTune) -> None:
         """Have a tune journalled, so that only its values are written."""
         self.domain.refuse = lambda: None
         for one in (tune, model.CpuTune(7_000, 7_000)):
-            self.made.write(self.target, one)
+            self.manager.write(self.guest, one)
             self.drain()
 
     def ends(self) -> None:
@@ -92,33 +92,37 @@ class TestStrays(manager_case.ManagerTestCase):
             libvirt.VIR_ERR_OPERATION_INVALID, 'domain is not running'
         )
 
-    def test_a_tick_of_which_another_actuator_fails(self) -> None:
+    def test_write_to_new_run_is_reverted_if_another_actuator_fails(
+        self,
+    ) -> None:
         failing = mock.Mock(write=mock.Mock(side_effect=OSError('no daemon')))
-        self.made._writer._actuators += (failing,)
-        self.made.write(self.target, TUNE)
+        self.manager._writer._actuators += (failing,)
+        self.manager.write(self.guest, TUNE)
         self.assert_as_it_began()
 
-    def test_the_new_run_has_settings_of_its_own(self) -> None:
+    def test_new_run_keeps_settings_of_its_definition(self) -> None:
         self.domain.extra = OWN
         self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
-        self.made.write(self.target, TUNE)
+        self.manager.write(self.guest, TUNE)
         self.assert_as_it_began()
 
-    def put_back(self) -> None:
-        """One window and one tick have written before."""
+    def pause_with_restart(self) -> None:
+        """Pause after one window and one tick have written."""
         self.domain.refuse = lambda: None
-        self.made.write(self.target, TUNE)
+        self.manager.write(self.guest, TUNE)
         self.drain()
         self.domain.extra = OWN
         self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
         self.domain.refuse = self.restart
-        self.made.pause()
+        self.manager.pause()
 
-    def test_what_was_before_us_is_not_for_another_run(self) -> None:
-        self.put_back()
+    def test_original_of_old_run_is_not_restored_into_new_run(self) -> None:
+        self.pause_with_restart()
         self.assert_as_it_began()
 
-    def test_nor_where_the_next_call_is_refused(self) -> None:
+    def test_original_is_not_restored_if_the_next_call_is_refused(
+        self,
+    ) -> None:
         restart = self.restart
 
         def fail() -> None:
@@ -130,18 +134,18 @@ class TestStrays(manager_case.ManagerTestCase):
             self.domain.refuse = fail
 
         self.restart = restart_and_fail
-        self.put_back()
+        self.pause_with_restart()
         self.assert_as_it_began()
 
     def written(self) -> None:
-        """A tick has written, and the next run has other settings."""
+        """Have a tick write; the next run gets other settings."""
         self.domain.refuse = lambda: None
-        self.made.write(self.target, TUNE)
+        self.manager.write(self.guest, TUNE)
         self.drain()
         self.domain.extra = OWN
         self.original |= {cputune.PERIOD: 50_000, cputune.QUOTA: 20_000}
 
-    def test_nor_is_what_goes_with_somebody_elses_change(self) -> None:
+    def test_hand_back_of_old_run_is_reverted_in_new_run(self) -> None:
         self.written()
         self.domain.values[cputune.QUOTA] = 4_000
         restore = cputune_restore.restore
@@ -151,38 +155,40 @@ class TestStrays(manager_case.ManagerTestCase):
             return restore(*args)
 
         with mock.patch.object(cputune_restore, 'restore', late):
-            self.made.enqueue('u')
+            self.manager.enqueue('u')
             self.drain()
         self.assert_as_it_began()
 
-    def test_nor_is_what_somebody_else_had_set(self) -> None:
+    def test_external_value_of_old_run_is_reverted_in_new_run(self) -> None:
         for name, value in ((cputune.QUOTA, 4_000), (cputune.SHARES, 77)):
             with self.subTest(name):
                 self.written()
                 if name == cputune.SHARES:
-                    self.made.set_shares('u', 30)
-                    self.target.event_history.external_shares = value
+                    self.manager.set_shares('u', 30)
+                    self.guest.event_history.external_shares = value
                 else:
-                    self.target.event_history.external = {name: value}
+                    self.guest.event_history.external = {name: value}
                 self.domain.refuse = self.restart
-                self.made.enqueue('u')
+                self.manager.enqueue('u')
                 self.assert_as_it_began()
-                self.target = self.look()
+                self.guest = self.look()
 
-    def test_nor_is_what_went_with_it_and_was_theirs_before(self) -> None:
-        """Period and quota are given back in one call."""
+    def test_external_bandwidth_of_old_run_is_reverted_in_new_run(
+        self,
+    ) -> None:
+        """One call writes period and quota."""
         self.written()
         self.domain.values[cputune.PERIOD] = 77_000
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        # Quota was put back as it was before us, just after it was set.
-        self.target.event_history.external = {cputune.QUOTA: 33_000}
+        # The restore has replaced an external quota that was just set.
+        self.guest.event_history.external = {cputune.QUOTA: 33_000}
         self.domain.refuse = self.restart
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.assert_as_it_began()
 
-    def test_nor_is_the_copy_of_one_that_was_put_back(self) -> None:
-        """Its pins would be taken for those of a VM that floats."""
+    def test_metadata_copy_of_old_run_is_removed_from_new_run(self) -> None:
+        """Otherwise the new run would be taken for a floating guest."""
         self.written()
         put = domain_metadata.put
 
@@ -193,15 +199,15 @@ class TestStrays(manager_case.ManagerTestCase):
             put(domain, record)
 
         with mock.patch.object(domain_metadata, 'put', late):
-            self.made.restore_before_migration(frozenset({'u'}))
+            self.manager.restore_before_migration(frozenset({'u'}))
             self.drain()
-        self.assertIsNone(self.domain.mark)
-        self.assertIsNot(self.target, self.look())
+        self.assertIsNone(self.domain.metadata_xml)
+        self.assertIsNot(self.guest, self.look())
         self.assertEqual([(True, False), (False, True)], self.domain.pins)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
-    def test_what_is_not_taken_back_at_once_is_when_it_is_found(self) -> None:
-        """libvirt says that it has done what it has not."""
+    def test_failed_revert_is_repeated_by_adoption(self) -> None:
+        """The first revert had no effect."""
         self.write_known(TUNE)
         self.domain.refuse = self.restart
         restore = cputune_restore.restore
@@ -211,105 +217,103 @@ class TestStrays(manager_case.ManagerTestCase):
             'restore',
             lambda *all_: next(tries) or restore(*all_),
         ):
-            self.made.write(self.target, TUNE)
+            self.manager.write(self.guest, TUNE)
             self.drain()
         self.assertIsNone(next(tries, None))
         self.assert_as_it_began()
 
-    def test_it_came_back_from_disk(self) -> None:
-        """With what is in its copy, by which it is put back."""
-        self.mark = self.domain.mark
+    def test_run_with_metadata_copy_is_restored_from_it(self) -> None:
+        """The new run was started from a managed save."""
+        self.metadata_xml = self.domain.metadata_xml
         self.original[cputune.SHARES] = 30
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.original = dict(fake_libvirt.ORIGINAL)
         self.assert_as_it_began()
 
-    def test_it_has_ended(self) -> None:
+    def test_domain_that_has_ended_is_forgotten(self) -> None:
         self.domain.refuse = lambda: setattr(self.domain, 'id', -1)
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.drain()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
 
     def look_meanwhile(self, uuid: str, run: int) -> bool:
-        """A worker finds the new run before the write is taken back."""
+        """Have the new run reconciled before the write is reverted."""
         if self.domain.id == run:
             return True
-        self.made.enqueue('u')
-        self.made.executor.drain(HELD_S)
+        self.manager.enqueue('u')
+        self.manager.executor.drain(HELD_S)
         return False
 
-    def test_nobody_takes_the_new_run_in_before(self) -> None:
+    def test_adoption_of_new_run_waits_for_the_revert(self) -> None:
         with mock.patch.object(
-            self.made.connection, 'runs', self.look_meanwhile
+            self.manager.connection, 'runs', self.look_meanwhile
         ):
-            self.assertFalse(self.made.set_shares('u', 20))
+            self.assertFalse(self.manager.set_shares('u', 20))
             self.drain()
         self.assert_as_it_began()
 
-    def test_nor_takes_the_old_one_for_gone(self) -> None:
-        """Its record says what may be in the new one."""
+    def test_record_is_kept_until_the_write_is_reverted(self) -> None:
+        """The record says which values the new run may have."""
         self.domain.refuse = self.ends_and_is_found_gone
-        self.assertFalse(self.made.set_shares('u', 20))
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertIn('u', self.kept)
         self.assert_as_it_began()
 
     def ends_and_is_found_gone(self) -> None:
         self.domain.id = -1
-        self.made.enqueue('u')
-        self.made.executor.drain(HELD_S)
-        self.kept = self.records.uuids()
-        self.domain.id = self.target.domain_id
+        self.manager.enqueue('u')
+        self.manager.executor.drain(HELD_S)
+        self.kept = self.journal.uuids()
+        self.domain.id = self.guest.domain_id
         self.restart()
 
-    def test_a_window_that_waited_for_the_other_does_not_write(self) -> None:
+    def test_window_that_waited_does_not_write_to_new_run(self) -> None:
         self.domain.refuse = lambda: None
         written: list[bool] = []
         late = threading.Thread(
-            target=lambda: written.append(self.made.set_shares('u', 20))
+            target=lambda: written.append(self.manager.set_shares('u', 20))
         )
         patience = mock.patch.object(
             writer, 'LOCK_SECONDS', manager_case.PATIENCE_S
         )
-        with patience, self.target.lock:
+        with patience, self.guest.lock:
             late.start()
             self.restart()
-            self.made.enqueue('u')
-            self.made.executor.drain(0.02)
+            self.manager.enqueue('u')
+            self.manager.executor.drain(0.02)
             self.assertTrue(late.is_alive())
         late.join()
         self.assertEqual([False], written)
         self.assert_as_it_began()
 
-    def test_nor_does_one_that_needs_no_lock_find_the_new_file(self) -> None:
+    def test_lock_free_window_does_not_find_the_new_file(self) -> None:
         path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
-        self.target.weight_file = cgroup_weight.WeightFile(path)
-        self.target.weight_file.proven = True
-        self.target.lock_free_weights = frozenset({20})
+        self.guest.weight_file = cgroup_weight.WeightFile(path)
+        self.guest.weight_file.proven = True
+        self.guest.lock_free_weights = frozenset({20})
         entered, go_on = threading.Event(), threading.Event()
         write_file = weights.Weights.write_file
 
-        def slowly(
-            own: weights.Weights, target: guest.Guest, shares: int
-        ) -> bool:
+        def slowly(own: weights.Weights, guest: Guest, shares: int) -> bool:
             entered.set()
             go_on.wait(HELD_S)
-            return write_file(own, target, shares)
+            return write_file(own, guest, shares)
 
         with (
             mock.patch.object(weights.Weights, 'write_file', slowly),
             mock.patch.object(weights, '_find') as find,
         ):
             window = threading.Thread(
-                target=self.made.set_shares, args=('u', 20)
+                target=self.manager.set_shares, args=('u', 20)
             )
             window.start()
             self.assertTrue(entered.wait(manager_case.PATIENCE_S))
             self.restart()
-            with self.target.lock:
-                self.made._writer._misdirected.revert(self.target)
+            with self.guest.lock:
+                self.manager._writer._misdirected.revert(self.guest)
             go_on.set()
             window.join()
         find.assert_not_called()
         self.assertEqual('20', path.read_text())
-        self.assertEqual(frozenset(), self.target.lock_free_weights)
+        self.assertEqual(frozenset(), self.guest.lock_free_weights)
         self.assert_as_it_began()

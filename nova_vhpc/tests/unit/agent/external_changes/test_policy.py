@@ -18,8 +18,7 @@ from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.guests.guest import Hold
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
@@ -31,65 +30,65 @@ from nova_vhpc.tests.unit.agent.external_changes import policy_case
 ALL = [(True, True)] * 2
 
 
-class TestExternalChanges(policy_case.PolicyTestCase):
-    def test_nothing_changed(self) -> None:
+class ExternalChangesTest(policy_case.PolicyTestCase):
+    def test_unchanged_guest_is_not_written(self) -> None:
         self.assertEqual(0, self.look(self.make(journalled=True)))
         self.assertFalse(self.domain.has_metadata_copy)
 
-    def test_before_our_first_write_it_is_the_original(self) -> None:
-        target = self.make()
+    def test_change_before_the_first_write_is_the_original(self) -> None:
+        guest = self.make()
         self.domain.values[cputune.SHARES] = 77
         self.domain.pins = [(True, False), (True, False)]
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(77, target.original_tune.shares)
-        self.assertEqual(77, target.original.parameters[cputune.SHARES])
-        self.assertEqual(frozenset({0}), target.allowed_cpus)
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(77, guest.original_tune.shares)
+        self.assertEqual(77, guest.original.parameters[cputune.SHARES])
+        self.assertEqual(frozenset({0}), guest.allowed_cpus)
 
-    def test_a_change_of_a_guest_without_our_values_hands_nothing_back(
+    def test_change_of_a_guest_without_agent_values_hands_nothing_back(
         self,
     ) -> None:
-        target = self.make()
+        guest = self.make()
         self.domain.values[cputune.QUOTA] = 40_000
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(frozenset(), target.external)
-        self.assertTrue(target.free_to_write)
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(frozenset(), guest.external)
+        self.assertTrue(guest.free_to_write)
 
-    def test_what_systemd_puts_back_is_written_anew(self) -> None:
-        """It does not know of what windows write into the file."""
-        target = self.make(journalled=True)
-        target.original = target.expected
-        target.weight_file = cgroup_weight.WeightFile(None)
-        target.weight_file.proven = True
-        target.note_written({cputune.SHARES: 20})
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(frozenset(), target.external)
-        self.assertEqual(['u'], self.told)
-        self.assertEqual(1024, target.in_force.shares)
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(['u'], self.told)
+    def test_weight_reset_by_systemd_is_written_again(self) -> None:
+        """systemd does not know weights that windows wrote to the file."""
+        guest = self.make(journalled=True)
+        guest.original = guest.expected
+        guest.weight_file = cgroup_weight.WeightFile(None)
+        guest.weight_file.proven = True
+        guest.note_written({cputune.SHARES: 20})
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(frozenset(), guest.external)
+        self.assertEqual(['u'], self.forgotten_shares)
+        self.assertEqual(1024, guest.in_force.shares)
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(['u'], self.forgotten_shares)
 
-    def written(self) -> guest.Guest:
-        """A VM with a slice and pins of ours in it."""
-        target = self.make(journalled=True)
-        target.original = target.expected
+    def written(self) -> Guest:
+        """Return a guest with a time slice and pins of the agent."""
+        guest = self.make(journalled=True)
+        guest.original = guest.expected
         cputune.write_bandwidth(self.domain, 8_000, 4_000, self.domain.values)
         self.domain.pins = [(True, False), (False, True)]
         self.domain.pinned = {0, 1}
-        target.set_expected(cputune.read(self.domain))
-        return target
+        guest.set_expected(cputune.read(self.domain))
+        return guest
 
-    def assert_handed_back(self, target: guest.Guest, *names: str) -> None:
-        self.assertEqual(frozenset(names), target.external)
-        self.assertIn(Hold.EXTERNAL, target.holds)
-        self.assertFalse(target.free_to_write)
-        self.assertFalse(target.journalled)
+    def assert_handed_back(self, guest: Guest, *names: str) -> None:
+        self.assertEqual(frozenset(names), guest.external)
+        self.assertIn(Hold.EXTERNAL, guest.holds)
+        self.assertFalse(guest.free_to_write)
+        self.assertFalse(guest.journalled)
         self.assertFalse(self.domain.has_metadata_copy)
         record = self.journal.load('u')
         self.assertTrue(record.is_handed_back)
         self.assertEqual(frozenset(names), record.external)
         # Another check finds nothing more, and writes nothing.
         values, pins = dict(self.domain.values), list(self.domain.pins)
-        self.assertEqual(0, self.look(target))
+        self.assertEqual(0, self.look(guest))
         self.assertEqual(values, self.domain.values)
         self.assertEqual(pins, self.domain.pins)
 
@@ -102,45 +101,45 @@ class TestExternalChanges(policy_case.PolicyTestCase):
             with self.subTest(name):
                 self.domain = policy_case.Domain()
                 original = dict(self.domain.values)
-                target = self.written()
+                guest = self.written()
                 self.domain.values[name] = value
-                self.assertEqual(1, self.look(target))
+                self.assertEqual(1, self.look(guest))
                 self.assertEqual({**original, name: value}, self.domain.values)
                 self.assertEqual(ALL, self.domain.pins)
-                self.assert_handed_back(target, name)
+                self.assert_handed_back(guest, name)
 
     def test_one_vcpus_pins_stay_and_all_else_is_restored(self) -> None:
-        target = self.written()
+        guest = self.written()
         original = dict(self.domain.values)
         original.update({cputune.PERIOD: 100_000, cputune.QUOTA: 50_000})
         self.domain.pins[0] = (False, True)
-        self.assertEqual(1, self.look(target))
+        self.assertEqual(1, self.look(guest))
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
         self.assertEqual(original, self.domain.values)
-        self.assert_handed_back(target, cputune.pin_name(0))
+        self.assert_handed_back(guest, cputune.pin_name(0))
 
-    def test_is_counted_and_logged_once(self) -> None:
-        target = self.written()
+    def test_hand_back_is_counted_and_logged_once(self) -> None:
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
         changes = self.changes()
         with self.assertLogs('nova_vhpc', 'WARNING') as logs:
-            changes.check(target)
+            changes.check(guest)
             self.domain.values[cputune.SHARES] = 333
-            changes.check(target)
-            self.restore(target, changes)
-            changes.check(target)
+            changes.check(guest)
+            self.restore(guest, changes)
+            changes.check(guest)
         self.assertEqual(1, len(logs.output))
         self.assertIn('external change of vcpu_quota', logs.output[0])
         self.assertEqual(1, changes.handed_back)
         self.assertEqual(2, changes.count)
 
     def test_later_changes_of_a_server_handed_back_stay(self) -> None:
-        target = self.written()
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
-        self.look(target)
+        self.look(guest)
         self.domain.values[cputune.SHARES] = 8_000
         self.domain.pins[1] = (True, False)
-        self.assertEqual(0, self.look(target))
+        self.assertEqual(0, self.look(guest))
         self.assertEqual(8_000, self.domain.values[cputune.SHARES])
         self.assertEqual((True, False), self.domain.pins[1])
 
@@ -151,21 +150,19 @@ class TestExternalChanges(policy_case.PolicyTestCase):
             self.domain.values[cputune.PERIOD] = 77_000
             self.domain.pins[1] = (True, False)
 
-        target = self.written()
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
         self.domain.pins[0] = (False, True)
         self.domain.meanwhile = set_next
-        self.look(target)
+        self.look(guest)
         self.domain.meanwhile = lambda: None
-        self.look(target)
+        self.look(guest)
         self.assertEqual(77_000, self.domain.values[cputune.PERIOD])
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
         self.assertEqual([(False, True), (True, False)], self.domain.pins)
 
-    def test_a_value_set_just_before_its_original_is_written_stays(
-        self,
-    ) -> None:
-        """Only libvirt's event tells of it; the restore wrote over it."""
+    def test_value_set_just_before_its_original_is_written_stays(self) -> None:
+        """The restore replaced it; only libvirt's event tells of it."""
         for name, value in (
             (cputune.PERIOD, 77_000),
             (cputune.SHARES, 444),
@@ -173,21 +170,21 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         ):
             with self.subTest(name):
                 self.domain = policy_case.Domain()
-                target = self.written()
+                guest = self.written()
                 self.domain.values[cputune.SHARES] = 20
-                target.note_written({cputune.SHARES: 20})
-                target.event_history.written_shares.add(20)
+                guest.note_written({cputune.SHARES: 20})
+                guest.event_history.written_shares.add(20)
                 self.domain.values[cputune.QUOTA] = 25_000
-                self.look(target)
+                self.look(guest)
                 if name == cputune.SHARES:
-                    target.event_history.external_shares = value
+                    guest.event_history.external_shares = value
                 else:
-                    target.event_history.external = {name: value}
-                self.assertEqual(1, self.look(target))
+                    guest.event_history.external = {name: value}
+                self.assertEqual(1, self.look(guest))
                 now = self.in_force()
                 self.assertEqual(value, now[name])
                 self.assertEqual(25_000, now[cputune.QUOTA])
-                self.assert_handed_back(target, name, cputune.QUOTA)
+                self.assert_handed_back(guest, name, cputune.QUOTA)
 
     def in_force(self) -> dict[str, Any]:
         pins = enumerate(map(cputune.pin_cpus, self.domain.pins))
@@ -196,43 +193,43 @@ class TestExternalChanges(policy_case.PolicyTestCase):
             **{cputune.pin_name(vcpu): pin for vcpu, pin in pins},
         }
 
-    def test_what_libvirt_has_not_restored_is_tried_again(self) -> None:
-        target = self.written()
+    def test_restore_that_libvirt_did_not_do_is_retried(self) -> None:
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
         with (
             mock.patch.object(self.domain, 'setSchedulerParametersFlags'),
             mock.patch.object(self.domain, 'pinVcpuFlags'),
         ):
-            self.assertRaises(recovery.RestoreError, self.look, target)
-        self.assertTrue(target.journalled)
-        self.assertFalse(target.free_to_write)
+            self.assertRaises(recovery.RestoreError, self.look, guest)
+        self.assertTrue(guest.journalled)
+        self.assertFalse(guest.free_to_write)
         self.assertFalse(self.journal.load('u').is_handed_back)
-        self.look(target)
+        self.look(guest)
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
         self.assertEqual(ALL, self.domain.pins)
-        self.assert_handed_back(target, cputune.QUOTA)
+        self.assert_handed_back(guest, cputune.QUOTA)
 
-    def test_a_full_disk_does_not_keep_our_values_in_force(self) -> None:
-        target = self.written()
-        target.online = self.online()
+    def test_full_disk_does_not_keep_agent_values_in_force(self) -> None:
+        guest = self.written()
+        guest.online = self.online()
         self.domain.values[cputune.QUOTA] = 25_000
         full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(JournalError, self.look, target)
+            self.assertRaises(JournalError, self.look, guest)
         # As the restore queue notes after a failure.
-        target.uncertain = True
+        guest.uncertain = True
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
-        self.look(target)
-        self.assert_handed_back(target, cputune.QUOTA)
+        self.look(guest)
+        self.assert_handed_back(guest, cputune.QUOTA)
 
-    def test_the_journal_leaves_the_external_value_alone_on_the_way(
+    def test_record_before_the_restore_leaves_the_external_value_alone(
         self,
     ) -> None:
         """As for --restore, if the agent is killed before it restores."""
-        target = self.written()
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
-        self.changes().check(target)
+        self.changes().check(guest)
         record = self.journal.load('u')
         self.assertEqual({cputune.QUOTA}, record.unmanaged_fields)
         self.assertEqual({cputune.QUOTA}, record.external)
@@ -243,35 +240,35 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
 
-    def test_resumed_it_is_managed_again(self) -> None:
-        target = self.written()
+    def test_resumed_guest_is_managed_again(self) -> None:
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
-        self.look(target)
-        self.assertEqual('', self.changes().resume(target))
-        self.assertEqual(frozenset(), target.external)
+        self.look(guest)
+        self.assertEqual('', self.changes().resume(guest))
+        self.assertEqual(frozenset(), guest.external)
         self.assertEqual((), self.journal.uuids())
 
-    def test_not_resumed_before_all_is_restored(self) -> None:
-        target = self.written()
+    def test_guest_is_not_resumed_before_all_is_restored(self) -> None:
+        guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
         changes = self.changes()
-        changes.check(target)
-        self.assertIn('try again', changes.resume(target))
-        self.assertEqual({cputune.QUOTA}, target.external)
+        changes.check(guest)
+        self.assertIn('try again', changes.resume(guest))
+        self.assertEqual({cputune.QUOTA}, guest.external)
 
-    def test_a_guest_that_was_not_handed_back_is_resumed_at_once(self) -> None:
-        target = self.written()
-        self.assertEqual('', self.changes().resume(target))
-        self.assertTrue(target.journalled)
+    def test_guest_that_was_not_handed_back_is_resumed_at_once(self) -> None:
+        guest = self.written()
+        self.assertEqual('', self.changes().resume(guest))
+        self.assertTrue(guest.journalled)
 
-    def test_vcpus_that_are_plugged_in_are_put_back_too(self) -> None:
-        target = self.written()
+    def test_plugged_in_vcpus_are_restored_too(self) -> None:
+        guest = self.written()
         self.domain.pins += [(False, True)]
-        target.set_info(dataclasses.replace(target.info, vcpus=3))
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(3, len(target.original_tune.vcpu_pins or ()))
+        guest.set_info(dataclasses.replace(guest.info, vcpus=3))
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(3, len(guest.original_tune.vcpu_pins or ()))
         record = self.journal.load('u')
-        self.assertEqual(target.original, record.original)
+        self.assertEqual(guest.original, record.original)
         self.domain.pins[2] = (True, False)
         cputune_restore.restore(self.domain, record.original)
         self.assertEqual(
@@ -279,79 +276,79 @@ class TestExternalChanges(policy_case.PolicyTestCase):
         )
 
     def test_vcpus_that_cannot_be_journalled_are_not_expected(self) -> None:
-        target = self.written()
+        guest = self.written()
         self.domain.pins += [(True, True)]
         with mock.patch.object(
             self.journal, 'save', side_effect=JournalError('full')
         ):
-            self.assertRaises(JournalError, self.look, target)
-        self.assertEqual(2, len(target.expected.vcpupins))
-        self.look(target)
-        self.assertEqual(3, len(target.expected.vcpupins))
-        self.assertEqual(3, len(target.original.vcpupins))
+            self.assertRaises(JournalError, self.look, guest)
+        self.assertEqual(2, len(guest.expected.vcpupins))
+        self.look(guest)
+        self.assertEqual(3, len(guest.expected.vcpupins))
+        self.assertEqual(3, len(guest.original.vcpupins))
 
-    def test_vcpus_that_are_plugged_out(self) -> None:
-        target = self.written()
+    def test_plugged_out_vcpus_are_no_external_change(self) -> None:
+        guest = self.written()
         del self.domain.pins[1]
-        target.set_info(dataclasses.replace(target.info, vcpus=1))
-        self.assertEqual(0, self.look(target))
-        # There is nothing to write where no pins are wanted.
-        self.assertEqual(1, len(target.original_tune.vcpu_pins or ()))
-        self.assertEqual(2, len(target.original.vcpupins))
+        guest.set_info(dataclasses.replace(guest.info, vcpus=1))
+        self.assertEqual(0, self.look(guest))
+        # Without planned pins, there is nothing to write.
+        self.assertEqual(1, len(guest.original_tune.vcpu_pins or ()))
+        self.assertEqual(2, len(guest.original.vcpupins))
 
-    def test_a_refused_restore_is_tried_again(self) -> None:
-        target = self.written()
+    def test_refused_restore_is_retried(self) -> None:
+        guest = self.written()
         self.domain.pins[0] = (False, True)
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             self.domain, 'pinVcpuFlags', side_effect=refused
         ):
-            self.assertRaises(libvirt.libvirtError, self.look, target)
+            self.assertRaises(libvirt.libvirtError, self.look, guest)
         self.assertEqual((False, True), self.domain.pins[1])
-        self.look(target)
+        self.look(guest)
         self.assertEqual([(False, True), (True, True)], self.domain.pins)
 
-    def test_overridden(self) -> None:
-        target = self.make(journalled=True)
+    def test_overridden_pin_is_written_again(self) -> None:
+        guest = self.make(journalled=True)
         self.domain.pins = [(True, False), (True, True)]
-        self.assertEqual(1, self.look(target, 'override'))
-        self.assertEqual(frozenset(), target.external)
-        self.assertEqual(frozenset({0}), target.expected.vcpupins[0])
+        self.assertEqual(1, self.look(guest, 'override'))
+        self.assertEqual(frozenset(), guest.external)
+        self.assertEqual(frozenset({0}), guest.expected.vcpupins[0])
 
-    def test_overridden_shares_are_the_players_to_write(self) -> None:
-        target = self.make(journalled=True)
+    def test_overridden_shares_are_written_by_the_player(self) -> None:
+        guest = self.make(journalled=True)
         self.domain.values[cputune.QUOTA] = 40_000
-        self.look(target, 'override')
-        self.assertEqual([], self.told)
+        self.look(guest, 'override')
+        self.assertEqual([], self.forgotten_shares)
         self.domain.values[cputune.SHARES] = 7
-        self.look(target, 'override')
-        self.assertEqual([target.uuid], self.told)
+        self.look(guest, 'override')
+        self.assertEqual([guest.uuid], self.forgotten_shares)
 
-    def test_no_limit_of_ours_that_reads_in_another_way(self) -> None:
-        """As on every host with cgroup v2."""
-        target = self.make(journalled=True)
+    def test_no_limit_in_another_number_is_no_external_change(self) -> None:
+        """cgroup v2 reads it as a large number."""
+        guest = self.make(journalled=True)
         cputune.write_bandwidth(self.domain, 100_000, -1, self.domain.values)
-        target.note_written({cputune.PERIOD: 100_000, cputune.QUOTA: -1})
+        guest.note_written({cputune.PERIOD: 100_000, cputune.QUOTA: -1})
         self.domain.values[cputune.QUOTA] = 18_446_744_073_709_551
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(frozenset(), target.external)
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(frozenset(), guest.external)
 
-    def test_weights_of_our_own_windows(self) -> None:
-        target = self.make(journalled=True)
-        target.event_history.written_shares.add(5)
+    def test_window_weight_is_no_external_change(self) -> None:
+        guest = self.make(journalled=True)
+        guest.event_history.written_shares.add(5)
         self.domain.values[cputune.SHARES] = 5
-        self.assertEqual(0, self.look(target))
+        self.assertEqual(0, self.look(guest))
 
-    def test_what_is_left_of_our_own_failed_write(self) -> None:
-        target = self.make(journalled=True, uncertain=True)
+    def test_rest_of_a_failed_write_is_no_external_change(self) -> None:
+        guest = self.make(journalled=True, uncertain=True)
         self.domain.values[cputune.QUOTA] = 40_000
-        self.assertEqual(0, self.look(target))
-        self.assertEqual(40_000, target.in_force.quota_us)
-        self.assertFalse(target.uncertain)
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(40_000, guest.in_force.quota_us)
+        self.assertFalse(guest.uncertain)
 
 
-class TestOverwrittenBandwidth(policy_case.PolicyTestCase):
-    """Theirs by an event; a write of ours came just after."""
+class OverwrittenBandwidthTest(policy_case.PolicyTestCase):
+    """An event reports an external value that the agent replaced."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -360,202 +357,202 @@ class TestOverwrittenBandwidth(policy_case.PolicyTestCase):
     def begin(self) -> None:
         self.domain = policy_case.Domain()
         # The original is 50 of 100 ms.
-        self.target = self.make(journalled=True)
-        self.target.original = self.target.expected
+        self.guest = self.make(journalled=True)
+        self.guest.original = self.guest.expected
         self.write()
 
     def write(self) -> None:
         tune = model.CpuTune(10_000, 5_000)
-        self.target.event_history.note_bandwidth(tune)
+        self.guest.event_history.note_bandwidth(tune)
         cputune.write_bandwidth(self.domain, 10_000, 5_000, self.domain.values)
-        self.target.note_written(
-            {cputune.PERIOD: 10_000, cputune.QUOTA: 5_000}
-        )
+        self.guest.note_written({cputune.PERIOD: 10_000, cputune.QUOTA: 5_000})
 
     def bandwidth(self) -> tuple[int, int]:
         values = self.domain.values
         return values[cputune.PERIOD], values[cputune.QUOTA]
 
-    def test_is_written_again_and_the_other_is_restored(self) -> None:
+    def test_overwritten_value_is_restored_and_the_other_is_original(
+        self,
+    ) -> None:
         for name, value, wanted in (
             (cputune.QUOTA, 30_000, (100_000, 30_000)),
             (cputune.PERIOD, 80_000, (80_000, 50_000)),
         ):
             with self.subTest(name):
                 self.begin()
-                self.target.event_history.external = {name: value}
-                self.assertEqual(1, self.look(self.target))
+                self.guest.event_history.external = {name: value}
+                self.assertEqual(1, self.look(self.guest))
                 self.assertEqual(wanted, self.bandwidth())
-                self.assertEqual({name}, self.target.external)
-                self.assertEqual({}, self.target.event_history.external)
-                # It was told of once.
-                self.assertEqual(0, self.look(self.target))
+                self.assertEqual({name}, self.guest.external)
+                self.assertEqual({}, self.guest.event_history.external)
+                # The event counts once.
+                self.assertEqual(0, self.look(self.guest))
 
-    def test_overridden_all_the_same(self) -> None:
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
-        self.assertEqual(1, self.look(self.target, 'override'))
+    def test_override_keeps_the_agents_bandwidth(self) -> None:
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
+        self.assertEqual(1, self.look(self.guest, 'override'))
         self.assertEqual((10_000, 5_000), self.bandwidth())
-        self.assertEqual(0, self.look(self.target, 'override'))
+        self.assertEqual(0, self.look(self.guest, 'override'))
 
-    def test_a_later_one_of_theirs_stays(self) -> None:
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
+    def test_later_external_quota_stays(self) -> None:
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
         self.domain.values[cputune.QUOTA] = 4_000
-        self.look(self.target)
+        self.look(self.guest)
         self.assertEqual(4_000, self.bandwidth()[1])
-        self.assertEqual({cputune.QUOTA}, self.target.external)
+        self.assertEqual({cputune.QUOTA}, self.guest.external)
 
-    def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
-        """As they have set it twice, the second time to what it was."""
-        self.target.event_history.note_bandwidth(
-            model.CpuTune(100_000, 50_000)
-        )
+    def test_bandwidth_that_the_agent_wrote_earlier_is_external(self) -> None:
+        """It was set externally twice, then to a value of the agent."""
+        self.guest.event_history.note_bandwidth(model.CpuTune(100_000, 50_000))
         self.write()
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
         cputune.write_bandwidth(
             self.domain, 100_000, 50_000, self.domain.values
         )
-        self.look(self.target)
+        self.look(self.guest)
         self.assertEqual((100_000, 50_000), self.bandwidth())
 
-    def test_before_our_first_write_it_is_the_original(self) -> None:
-        self.target.journalled = False
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
-        self.assertEqual(0, self.look(self.target))
-        self.assertEqual({}, self.target.event_history.external)
+    def test_overwritten_quota_before_the_first_write_is_ignored(self) -> None:
+        self.guest.journalled = False
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
+        self.assertEqual(0, self.look(self.guest))
+        self.assertEqual({}, self.guest.event_history.external)
 
-    def test_what_could_not_be_given_back_is_tried_again(self) -> None:
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
+    def test_refused_restore_of_an_overwritten_quota_is_retried(self) -> None:
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             cputune, 'write_bandwidth', side_effect=refused
         ):
-            self.assertRaises(libvirt.libvirtError, self.look, self.target)
-        self.look(self.target)
+            self.assertRaises(libvirt.libvirtError, self.look, self.guest)
+        self.look(self.guest)
         self.assertEqual((100_000, 30_000), self.bandwidth())
 
-    def test_put_back_before_anybody_looked(self) -> None:
-        self.target.event_history.external = {cputune.QUOTA: 30_000}
-        self.restore(self.target, self.changes())
+    def test_restore_without_a_check_keeps_the_external_quota(self) -> None:
+        self.guest.event_history.external = {cputune.QUOTA: 30_000}
+        self.restore(self.guest, self.changes())
         self.assertEqual((100_000, 30_000), self.bandwidth())
-        self.assertEqual({cputune.QUOTA}, self.target.external)
+        self.assertEqual({cputune.QUOTA}, self.guest.external)
 
 
-class TestSharesInWindows(policy_case.PolicyTestCase):
-    """Theirs by an event; a window may have written over them since."""
+class SharesInWindowsTest(policy_case.PolicyTestCase):
+    """An event reports shares that a window may have replaced."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.target = self.make(journalled=True)
-        self.target.event_history.written_shares.add(20)
-        self.target.note_written({cputune.SHARES: 20})
-        self.target.event_history.external_shares = 333
+        self.guest = self.make(journalled=True)
+        self.guest.event_history.written_shares.add(20)
+        self.guest.note_written({cputune.SHARES: 20})
+        self.guest.event_history.external_shares = 333
         self.domain.values[cputune.SHARES] = 20
 
     def shares(self) -> int:
         return self.domain.values[cputune.SHARES]
 
-    def test_written_over_and_given_back(self) -> None:
-        self.assertEqual(1, self.look(self.target))
+    def test_overwritten_shares_are_restored(self) -> None:
+        self.assertEqual(1, self.look(self.guest))
         self.assertEqual(333, self.shares())
-        self.assertEqual(333, self.target.in_force.shares)
+        self.assertEqual(333, self.guest.in_force.shares)
         self.assertEqual({cputune.SHARES}, self.journal.load('u').external)
-        self.assertIsNone(self.target.event_history.external_shares)
-        self.assertEqual(0, self.look(self.target))
+        self.assertIsNone(self.guest.event_history.external_shares)
+        self.assertEqual(0, self.look(self.guest))
 
-    def test_still_there(self) -> None:
+    def test_shares_that_no_window_replaced_stay(self) -> None:
         self.domain.values[cputune.SHARES] = 333
-        self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.external)
+        self.assertEqual(1, self.look(self.guest))
+        self.assertEqual({cputune.SHARES}, self.guest.external)
         self.assertEqual(333, self.shares())
 
-    def test_a_later_one_of_theirs_stays(self) -> None:
+    def test_later_external_shares_stay(self) -> None:
         self.domain.values[cputune.SHARES] = 444
-        self.look(self.target)
+        self.look(self.guest)
         self.assertEqual(444, self.shares())
 
-    def test_nor_is_it_ours_because_we_have_written_it_once(self) -> None:
-        """As they have set it twice, the second time to what it was."""
-        self.target.event_history.written_shares.add(1024)
+    def test_shares_that_a_window_wrote_earlier_are_external(self) -> None:
+        """It was set externally twice, then to a value of the agent."""
+        self.guest.event_history.written_shares.add(1024)
         self.domain.values[cputune.SHARES] = 1024
-        self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.external)
+        self.assertEqual(1, self.look(self.guest))
+        self.assertEqual({cputune.SHARES}, self.guest.external)
         self.assertEqual(1024, self.shares())
 
-    def test_also_after_a_write_of_ours_that_failed(self) -> None:
-        self.target.uncertain = True
+    def test_overwritten_shares_are_restored_after_a_failed_write(
+        self,
+    ) -> None:
+        self.guest.uncertain = True
         self.domain.values[cputune.QUOTA] = 40_000
-        self.assertEqual(1, self.look(self.target))
-        self.assertEqual({cputune.SHARES}, self.target.external)
+        self.assertEqual(1, self.look(self.guest))
+        self.assertEqual({cputune.SHARES}, self.guest.external)
         self.assertEqual(333, self.shares())
 
-    def test_overridden_all_the_same(self) -> None:
-        self.assertEqual(1, self.look(self.target, 'override'))
+    def test_override_keeps_the_windows_shares(self) -> None:
+        self.assertEqual(1, self.look(self.guest, 'override'))
         self.assertEqual(20, self.shares())
-        self.assertEqual(['u'], self.told)
-        self.assertIsNone(self.target.event_history.external_shares)
+        self.assertEqual(['u'], self.forgotten_shares)
+        self.assertIsNone(self.guest.event_history.external_shares)
 
-    def test_before_our_first_write(self) -> None:
-        self.target.journalled = False
+    def test_shares_before_the_first_write_are_the_original(self) -> None:
+        self.guest.journalled = False
         self.domain.values[cputune.SHARES] = 333
-        self.assertEqual(0, self.look(self.target))
-        self.assertEqual(333, self.target.original.parameters[cputune.SHARES])
-        self.assertEqual(frozenset(), self.target.external)
+        self.assertEqual(0, self.look(self.guest))
+        self.assertEqual(333, self.guest.original.parameters[cputune.SHARES])
+        self.assertEqual(frozenset(), self.guest.external)
 
-    def test_what_could_not_be_given_back_is_tried_again(self) -> None:
+    def test_refused_restore_of_overwritten_shares_is_retried(self) -> None:
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(cputune, 'write_shares', side_effect=refused):
-            self.assertRaises(libvirt.libvirtError, self.look, self.target)
-        self.look(self.target)
+            self.assertRaises(libvirt.libvirtError, self.look, self.guest)
+        self.look(self.guest)
         self.assertEqual(333, self.shares())
 
-    def test_another_event_meanwhile(self) -> None:
+    def test_event_during_a_check_is_left_to_the_next_one(self) -> None:
         read = cputune.read
 
         def read_late(*arguments: Any) -> cputune.Cputune:
-            self.target.event_history.external_shares = 444
+            self.guest.event_history.external_shares = 444
             return read(*arguments)
 
         with mock.patch.object(cputune, 'read', read_late):
-            self.look(self.target)
-        # Its look is still to come.
-        self.assertEqual(444, self.target.event_history.external_shares)
+            self.look(self.guest)
+        # The event has enqueued another check.
+        self.assertEqual(444, self.guest.event_history.external_shares)
         self.assertEqual(444, self.shares())
-        self.look(self.target)
+        self.look(self.guest)
         self.assertEqual(444, self.shares())
 
-    def test_put_back_when_a_look_could_not_give_it_back(self) -> None:
+    def test_refused_hand_back_is_retried_until_shares_are_restored(
+        self,
+    ) -> None:
         changes = self.changes()
         refused = fake_libvirt.refused('busy')
-        changes.check(self.target)
+        changes.check(self.guest)
         for _ in range(2):
             with mock.patch.object(
                 cputune, 'write_shares', side_effect=refused
             ):
                 self.assertRaises(
-                    libvirt.libvirtError, self.restore, self.target, changes
+                    libvirt.libvirtError, self.restore, self.guest, changes
                 )
             self.assertEqual(20, self.shares())
-        self.restore(self.target, changes)
+        self.restore(self.guest, changes)
         self.assertEqual(333, self.shares())
 
-    def test_is_written_again_though_the_journal_cannot_be_written(
-        self,
-    ) -> None:
+    def test_overwritten_shares_are_restored_without_a_journal(self) -> None:
         full = JournalError('full')
         with mock.patch.object(self.journal, 'save', side_effect=full):
-            self.assertRaises(JournalError, self.look, self.target)
+            self.assertRaises(JournalError, self.look, self.guest)
         self.assertEqual(333, self.shares())
 
-    def test_no_window_writes_while_we_look(self) -> None:
-        """Else its value would be taken for theirs, and stay for ever."""
+    def test_no_window_writes_during_a_check(self) -> None:
+        """Otherwise the window's value would be taken for external."""
         held: list[bool] = []
         read = cputune.read
 
         def note(*arguments: Any) -> cputune.Cputune:
-            held.append(self.target.lock.locked())
+            held.append(self.guest.lock.locked())
             return read(*arguments)
 
         with mock.patch.object(cputune, 'read', note):
-            self.look(self.target)
+            self.look(self.guest)
         self.assertEqual({True}, set(held))
-        self.assertFalse(self.target.lock.locked())
+        self.assertFalse(self.guest.lock.locked())

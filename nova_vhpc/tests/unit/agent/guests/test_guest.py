@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is ours to write, and the quarantine."""
+"""Values to write to a guest, and its failures."""
 
 import dataclasses
 
 from oslotest import base
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
@@ -26,7 +26,7 @@ from nova_vhpc.linux import qemu_process
 BOTH = frozenset({0, 1})
 
 
-def make(**changes: object) -> guest.Guest:
+def make(**changes: object) -> Guest:
     info = domain_xml.DomainInfo(
         'u', 'vm', 2, True, {}, extra_specs.NOTHING, True
     )
@@ -40,7 +40,7 @@ def make(**changes: object) -> guest.Guest:
         BOTH,
         2,
     )
-    return guest.Guest(
+    return Guest(
         info=info,
         domain=None,
         domain_id=1,
@@ -52,65 +52,65 @@ def make(**changes: object) -> guest.Guest:
     )
 
 
-class TestGuest(base.BaseTestCase):
-    def test_in_force_in_the_controllers_terms(self) -> None:
-        target = make()
+class GuestTest(base.BaseTestCase):
+    def test_cputune_in_force_is_in_the_controllers_terms(self) -> None:
+        guest = make()
         self.assertEqual(
             model.CpuTune(100_000, model.UNLIMITED, 1024, (BOTH, BOTH)),
-            target.in_force,
+            guest.in_force,
         )
 
-    def test_floats_beside_cpus_that_are_off(self) -> None:
-        """Without pins libvirt tells the others only, as with nosmt."""
+    def test_guest_without_pins_is_floating_beside_offline_cpus(self) -> None:
+        """Without pins libvirt lists online CPUs only (nosmt)."""
         one = frozenset({0})
-        target = make(online=one)
-        target.original = dataclasses.replace(
-            target.original, vcpupins=(one,) * 3
+        guest = make(online=one)
+        guest.original = dataclasses.replace(
+            guest.original, vcpupins=(one,) * 3
         )
-        self.assertTrue(target.is_floating)
-        target.online = BOTH
-        self.assertFalse(target.is_floating)
+        self.assertTrue(guest.is_floating)
+        guest.online = BOTH
+        self.assertFalse(guest.is_floating)
 
-    def test_what_is_so_already_is_left_out(self) -> None:
-        target = make()
-        self.assertIsNone(target.values_to_write(target.in_force))
+    def test_values_in_force_are_not_written(self) -> None:
+        guest = make()
+        self.assertIsNone(guest.values_to_write(guest.in_force))
         self.assertEqual(
             model.CpuTune(5_000, 5_000),
-            target.values_to_write(model.CpuTune(5_000, 5_000, 1024)),
+            guest.values_to_write(model.CpuTune(5_000, 5_000, 1024)),
         )
 
-    def test_pins_of_a_guest_with_its_own_are_left_out(
+    def test_pins_of_a_guest_that_must_not_be_pinned_are_not_written(
         self,
     ) -> None:
-        wish = model.CpuTune(5_000, 5_000, 7, (frozenset({0}), BOTH))
+        planned = model.CpuTune(5_000, 5_000, 7, (frozenset({0}), BOTH))
         self.assertEqual(
             model.CpuTune(5_000, 5_000, 7),
-            make(repin=False).values_to_write(wish),
+            make(repin=False).values_to_write(planned),
         )
 
-    def test_pins_to_cpus_that_are_off(self) -> None:
-        """Kernels refuse them; without them it is as it was before us."""
-        target = make()
+    def test_pins_are_compared_without_offline_cpus(self) -> None:
+        """The kernel (cgroup v1) refuses pins to them."""
+        guest = make()
         off = frozenset({1})
-        target.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
-        wish = model.CpuTune(vcpu_pins=(BOTH, BOTH))
-        self.assertEqual(wish, target.values_to_write(wish))
-        self.assertIsNone(target.values_to_write(wish, off))
-        target.note_written(pins={0: off})
+        guest.note_written(pins=dict.fromkeys(range(2), frozenset({0})))
+        planned = model.CpuTune(vcpu_pins=(BOTH, BOTH))
+        self.assertEqual(planned, guest.values_to_write(planned))
+        self.assertIsNone(guest.values_to_write(planned, off))
+        guest.note_written(pins={0: off})
         self.assertEqual(
             model.CpuTune(vcpu_pins=(frozenset({0}),) * 2),
-            target.values_to_write(wish, off),
+            guest.values_to_write(planned, off),
         )
 
     def test_quarantine_grows_and_ends_with_success(self) -> None:
-        target = make()
-        self.assertFalse(target.failures.add('x', 2, 100.0))
-        self.assertFalse(target.failures.quarantined)
-        self.assertTrue(target.failures.add('x', 2, 100.0))
-        self.assertTrue(target.failures.quarantined)
-        first = target.failures.quarantined_until
-        self.assertTrue(target.failures.add('x', 2, 100.0))
-        self.assertGreater(target.failures.quarantined_until, first + 50)
-        target.succeeded()
-        self.assertFalse(target.failures.quarantined)
-        self.assertEqual(3, target.failures.count)
+        guest = make()
+        self.assertFalse(guest.failures.add('x', 2, 100.0))
+        self.assertFalse(guest.failures.quarantined)
+        self.assertTrue(guest.failures.add('x', 2, 100.0))
+        self.assertTrue(guest.failures.quarantined)
+        first = guest.failures.quarantined_until
+        self.assertTrue(guest.failures.add('x', 2, 100.0))
+        self.assertGreater(guest.failures.quarantined_until, first + 50)
+        guest.succeeded()
+        self.assertFalse(guest.failures.quarantined)
+        self.assertEqual(3, guest.failures.count)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who is ours, who is refused, who is not ours."""
+"""Managed, refused and unmanaged guests."""
 
 from oslotest import base
 
@@ -28,36 +28,36 @@ def make() -> registry.GuestRegistry:
     )
 
 
-class TestGuestRegistry(base.BaseTestCase):
+class GuestRegistryTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.guests = make()
 
     def test_guests_are_a_snapshot(self) -> None:
         before = self.guests.by_uuid
-        target = test_guest.make()
-        self.guests.add(target)
+        guest = test_guest.make()
+        self.guests.add(guest)
         self.assertEqual({}, before)
-        self.assertEqual({'u': target}, self.guests.by_uuid)
+        self.assertEqual({'u': guest}, self.guests.by_uuid)
         self.assertEqual('vm', self.guests.name('u'))
         self.assertTrue(self.guests.forget('u'))
         self.assertFalse(self.guests.forget('u'))
         self.assertEqual('u', self.guests.name('u'))
 
-    def test_a_vm_that_is_taken_in_is_refused_no_more(self) -> None:
+    def test_added_guest_is_no_longer_refused(self) -> None:
         self.guests.refuse('u', 'because')
         self.assertEqual({'u': 'because'}, self.guests.refused)
         self.guests.add(test_guest.make())
         self.assertEqual({}, self.guests.refused)
 
-    def test_refused_until_it_ends(self) -> None:
-        """Also where libvirt was away then, and no event told of it."""
+    def test_refusal_ends_when_the_vm_stops(self) -> None:
+        """Also if libvirt was away then, and sent no event."""
         for uuid in 'ab':
             self.guests.refuse(uuid, 'because')
         self.guests.forget_stopped({'b'})
         self.assertEqual({'b': 'because'}, self.guests.refused)
 
-    def test_others_until_they_change_or_end(self) -> None:
+    def test_unmanaged_vm_is_known_until_it_changes_or_stops(self) -> None:
         self.guests.add_unmanaged('a', (1, 10))
         self.guests.add_unmanaged('b', (2, 20))
         self.assertTrue(self.guests.is_unmanaged('a', (1, 10)))
@@ -68,8 +68,8 @@ class TestGuestRegistry(base.BaseTestCase):
         self.guests.forget_unmanaged('b')
         self.assertFalse(self.guests.is_unmanaged('b', (2, 20)))
 
-    def test_others_until_cpus_of_the_host_come_or_go(self) -> None:
-        """For who is not pinned libvirt tells other CPUs then."""
+    def test_unmanaged_vm_is_looked_at_again_if_host_cpus_change(self) -> None:
+        """libvirt then lists other CPUs for VMs without pins."""
         self.guests.add_unmanaged('a', (1, 10))
         cpus = frozenset({0})
         self.guests.unmanaged.usable = lambda: cpus
@@ -77,7 +77,7 @@ class TestGuestRegistry(base.BaseTestCase):
         self.guests.add_unmanaged('a', (1, 10))
         self.assertTrue(self.guests.is_unmanaged('a', (1, 10)))
 
-    def test_one_of_the_others_that_opts_in(self) -> None:
+    def test_added_guest_is_no_longer_unmanaged(self) -> None:
         self.guests.add_unmanaged('u', (1, 10))
         self.guests.add(test_guest.make())
         self.assertFalse(self.guests.is_unmanaged('u', (1, 10)))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Records on disk: whole or not there."""
+"""Records on disk are complete or absent."""
 
 import contextlib
 import dataclasses
@@ -56,13 +56,13 @@ def record(name: str = 'vm') -> JournalRecord:
 
 
 def plain(made: JournalRecord) -> dict[str, Any]:
-    """What an agent wrote that knew of no checksum."""
+    """Return a record of an agent that knew no checksum."""
     data = json.loads(made.to_json())
     del data[CHECKSUM_KEY]
     return dict(data)
 
 
-class TestJournal(base.BaseTestCase):
+class JournalTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.state = tempfile.mkdtemp()
@@ -110,8 +110,8 @@ class TestJournal(base.BaseTestCase):
         self.file.write_text(json.dumps(plain(record())))
         self.assertEqual(record(), self.journal.load(UUID))
 
-    def test_one_with_what_a_newer_agent_adds(self) -> None:
-        """As this one's checksum is to those that know of none."""
+    def test_key_that_a_newer_agent_adds_is_ignored(self) -> None:
+        """As older agents ignore the checksum."""
         self.file.write_text(json.dumps({**plain(record()), 'more': 1}))
         self.assertEqual(record(), self.journal.load(UUID))
 
@@ -156,9 +156,9 @@ class TestJournal(base.BaseTestCase):
             calls.append(path if path.is_dir() else path.read_text())
             fsync(descriptor)
 
-        def note_replace(draft: pathlib.Path, target: pathlib.Path) -> None:
+        def note_replace(draft: pathlib.Path, guest: pathlib.Path) -> None:
             calls.append('replace')
-            replace(draft, target)
+            replace(draft, guest)
 
         with (
             mock.patch.object(os, 'fsync', note_fsync),

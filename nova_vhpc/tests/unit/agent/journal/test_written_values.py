@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What may be ours in a VM, and what must be somebody else's."""
+"""Values that the agent may have written, and external ones."""
 
 import dataclasses
 import json
@@ -42,8 +42,8 @@ def changed(**values: int) -> cputune.Cputune:
     )
 
 
-class TestOurs(base.BaseTestCase):
-    def test_all_values_are_noted_and_kept(self) -> None:
+class WrittenValuesTest(base.BaseTestCase):
+    def test_all_values_are_recorded_and_kept(self) -> None:
         first = written_values.with_tune({}, TUNE)
         self.assertEqual(
             {
@@ -59,14 +59,14 @@ class TestOurs(base.BaseTestCase):
         self.assertEqual({20, 2048}, second[cputune.SHARES])
         self.assertEqual({8_000}, second[cputune.PERIOD])
 
-    def test_what_is_known_needs_no_record(self) -> None:
+    def test_known_values_return_the_same_object(self) -> None:
         first = written_values.with_tune({}, TUNE)
         self.assertIs(first, written_values.with_tune(first, TUNE))
         self.assertIs(
             first, written_values.with_tune(first, model.CpuTune(shares=20))
         )
 
-    def test_too_many_values_mean_any(self) -> None:
+    def test_too_many_values_mean_any_value(self) -> None:
         known: written_values.WrittenValues = {}
         for shares in range(2, written_values.MOST_VALUES + 2):
             known = written_values.with_tune(
@@ -85,7 +85,7 @@ class TestOurs(base.BaseTestCase):
             written_values.external(known, ORIGINAL, changed(cpu_shares=333)),
         )
 
-    def test_what_we_never_wrote_is_theirs(self) -> None:
+    def test_value_that_was_never_written_is_external(self) -> None:
         known = written_values.with_tune({}, model.CpuTune(shares=20))
         self.assertEqual(
             {cputune.QUOTA, 'vcpupin 1'},
@@ -99,7 +99,7 @@ class TestOurs(base.BaseTestCase):
             ),
         )
 
-    def test_what_is_not_as_we_wrote_it_is_theirs(self) -> None:
+    def test_value_other_than_the_written_ones_is_external(self) -> None:
         known = written_values.with_tune({}, TUNE)
         now = dataclasses.replace(
             changed(vcpu_period=8_000, vcpu_quota=4_001, cpu_shares=20),
@@ -110,7 +110,7 @@ class TestOurs(base.BaseTestCase):
             written_values.external(known, ORIGINAL, now),
         )
 
-    def test_no_limit_reads_in_many_ways(self) -> None:
+    def test_no_limit_is_known_in_any_number(self) -> None:
         known = written_values.with_tune(
             {}, model.CpuTune(8_000, model.UNLIMITED)
         )
@@ -127,7 +127,7 @@ class TestOurs(base.BaseTestCase):
             written_values.external({}, ORIGINAL, changed(vcpu_quota=-1)),
         )
 
-    def test_what_is_as_it_was_is_nobodys(self) -> None:
+    def test_original_value_is_neither_external_nor_left(self) -> None:
         self.assertEqual(
             frozenset(), written_values.external({}, ORIGINAL, ORIGINAL)
         )
@@ -137,7 +137,7 @@ class TestOurs(base.BaseTestCase):
             written_values.left_by_agent(known, ORIGINAL, ORIGINAL),
         )
 
-    def test_what_may_be_ours(self) -> None:
+    def test_written_value_in_force_is_left_by_the_agent(self) -> None:
         known = written_values.with_tune({}, TUNE)
         now = dataclasses.replace(
             changed(vcpu_period=8_000, cpu_shares=21), vcpupins=(ZERO, ZERO)
@@ -147,7 +147,7 @@ class TestOurs(base.BaseTestCase):
             written_values.left_by_agent(known, ORIGINAL, now),
         )
 
-    def test_what_was_not_there_is_nobodys(self) -> None:
+    def test_value_of_a_new_vcpu_is_neither_external_nor_left(self) -> None:
         grown = dataclasses.replace(
             ORIGINAL, vcpupins=(*ORIGINAL.vcpupins, ONE)
         )
@@ -158,18 +158,18 @@ class TestOurs(base.BaseTestCase):
             frozenset(), written_values.left_by_agent({}, ORIGINAL, grown)
         )
 
-    def test_an_older_record_does_not_say(self) -> None:
+    def test_unknown_written_values_make_no_value_external(self) -> None:
         self.assertEqual(
             frozenset(),
             written_values.external(None, ORIGINAL, changed(cpu_shares=3)),
         )
 
-    def test_by_json(self) -> None:
+    def test_written_values_are_kept_by_json(self) -> None:
         for known in (None, {}, {cputune.SHARES: None}, {**TWO_RUNS}):
             text = json.dumps(written_values.to_dict(known))
             self.assertEqual(known, written_values.from_dict(json.loads(text)))
 
-    def test_garbage_is_refused(self) -> None:
+    def test_invalid_json_is_refused(self) -> None:
         for data in (
             *(7, 'x', {'cpu_shares': 7}, {'cpu_shares': ['x']}),
             # Of two kinds, they could not be written again.

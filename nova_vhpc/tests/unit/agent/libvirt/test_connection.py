@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The connection is made anew, however long libvirtd is away."""
+"""The connection is opened again, however long libvirtd is away."""
 
 import threading
 from typing import Any
@@ -35,7 +35,7 @@ class TestConnection(base.BaseTestCase):
         patches = (
             mock.patch.object(libvirt, 'open', self.open),
             mock.patch.object(connection, 'start_event_loop'),
-            # As after a while without libvirtd.
+            # The pauses are that long after a while without libvirtd.
             mock.patch.object(
                 connection.tenacity,
                 'wait_random_exponential',
@@ -58,17 +58,17 @@ class TestConnection(base.BaseTestCase):
             raise fake_libvirt.error(libvirt.VIR_ERR_NO_CONNECT, 'away')
         return mock.Mock(domainEventCallbackID={})
 
-    def test_the_end_waits_for_no_pause(self) -> None:
+    def test_hurry_ends_the_pause(self) -> None:
         self.assertFalse(self.made.up)
         self.made.hurry()
         self.assertTrue(self.up.wait(PATIENCE_S))
 
-    def test_nor_for_the_next_one(self) -> None:
+    def test_hurry_shortens_later_pauses(self) -> None:
         self.refusals = 3
         self.made.hurry()
         self.assertTrue(self.up.wait(PATIENCE_S))
 
-    def test_it_ends_in_a_pause(self) -> None:
+    def test_stop_ends_the_pause(self) -> None:
         self.made.stop()
         self.made._thread.join(PATIENCE_S)
         self.assertFalse(self.made._thread.is_alive())
@@ -76,22 +76,22 @@ class TestConnection(base.BaseTestCase):
 
 
 class TestSilence(base.BaseTestCase):
-    """A libvirtd that hangs while one connects."""
+    """libvirtd hangs while the agent connects."""
 
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.up, self.told = threading.Event(), threading.Event()
-        self.tell_after_s = 0.0
+        self.up, self.silence_noted = threading.Event(), threading.Event()
+        self.note_after_s = 0.0
         test = self
 
         class Made(connection.Connection):
             def _note_silence(self) -> None:
-                if test.tell_after_s:
+                if test.note_after_s:
                     test.answer.set()
-                    test.up.wait(test.tell_after_s)
+                    test.up.wait(test.note_after_s)
                 super()._note_silence()
-                test.told.set()
+                test.silence_noted.set()
 
         self.answer = threading.Event()
         for patch in (
@@ -113,38 +113,38 @@ class TestSilence(base.BaseTestCase):
         self.assertTrue(self.answer.wait(PATIENCE_S))
         return mock.Mock(domainEventCallbackID={})
 
-    def test_it_is_told_of_once_each_time(self) -> None:
+    def test_hang_is_logged_once_until_connected(self) -> None:
         self.start()
         for time in (1, 2):
-            self.assertTrue(self.told.wait(PATIENCE_S))
-            # As a further try does, if this one fails in the end.
+            self.assertTrue(self.silence_noted.wait(PATIENCE_S))
+            # A further attempt notes it again, if this one fails.
             self.made._note_silence()
             self.assertEqual(time, self.log.output.count('does not answer'))
             self.answer.set()
             self.assertTrue(self.up.wait(PATIENCE_S))
             self.assertTrue(self.made.up)
             self.assertEqual(time, self.log.output.count('x: connected'))
-            for event in (self.answer, self.told, self.up):
+            for event in (self.answer, self.silence_noted, self.up):
                 event.clear()
-            # As keep-alive does, if it hangs later on.
+            # Keep-alive does the same if libvirtd hangs later on.
             self.made._lost.set()
 
-    def test_nobody_waits_once_it_has_answered(self) -> None:
+    def test_answer_ends_the_silence_timer(self) -> None:
         self.answer.set()
         with mock.patch.object(connection, 'SILENCE_S', 2 * PATIENCE_S):
             self.start()
             self.assertTrue(self.up.wait(PATIENCE_S / 4))
 
-    def test_it_is_no_news_at_the_end(self) -> None:
+    def test_silence_after_stop_is_not_logged(self) -> None:
         self.made.stop()
         self.made._note_silence()
         self.assertEqual('', self.log.output)
 
-    def test_who_answers_just_then_counts_as_connected(self) -> None:
-        self.tell_after_s = 0.2
+    def test_answer_during_the_warning_counts_as_connected(self) -> None:
+        self.note_after_s = 0.2
         self.start()
         self.assertTrue(self.up.wait(PATIENCE_S))
-        self.assertTrue(self.told.wait(PATIENCE_S))
+        self.assertTrue(self.silence_noted.wait(PATIENCE_S))
         lines = self.log.output.splitlines()
         self.assertIn('does not answer', lines[0])
         self.assertEqual('libvirt at x: connected', lines[1])

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Order of writes, and what exact means."""
+"""Order of bandwidth writes; comparison and records of cputunes."""
 
 import json
 from typing import Any
@@ -28,8 +28,8 @@ BOTH = frozenset({0, 1})
 class Cgroup:
     """cgroup v1 as libvirt writes it: one value at a time, ratio checked.
 
-    libvirt's test driver has no live scheduler parameters, and a real
-    guest (functional tests) cannot be asked for every step between.
+    libvirt's test driver has no live scheduler parameters, and a real guest
+    (functional tests) does not show the steps between two writes.
     """
 
     def __init__(self, period: int, quota: int, limit: float) -> None:
@@ -85,7 +85,7 @@ class Cgroup:
 
 
 class CgroupV2(Cgroup):
-    """Reads as libvirt does it there."""
+    """cgroup v2, where "unlimited" reads as a large number."""
 
     def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
         values = super().schedulerParametersFlags(flags)
@@ -102,7 +102,7 @@ bandwidths = strategies.tuples(
 
 class TestCputune(base.BaseTestCase):
     @hypothesis.given(bandwidths, bandwidths)
-    def test_no_step_between_exceeds_both_ends(
+    def test_ratio_between_writes_is_at_most_the_larger_end(
         self, old: tuple[int, int], new: tuple[int, int]
     ) -> None:
         limit = max(
@@ -114,12 +114,12 @@ class TestCputune(base.BaseTestCase):
         self.assertEqual(new[0], group.values[cputune.PERIOD])
         self.assertEqual(new[1], group.values[cputune.QUOTA])
 
-    def test_a_limit_is_not_the_same_as_none(self) -> None:
+    def test_limited_and_unlimited_quotas_differ(self) -> None:
         for one, other in ((-1, 5_000), (5_000, -1), (5_000, 6_000)):
             self.assertFalse(cputune.same(cputune.QUOTA, one, other))
 
-    def test_records_that_cannot_be(self) -> None:
-        sound = cputune.read(Cgroup(100_000, -1, 1e9)).to_dict()
+    def test_invalid_records_are_refused(self) -> None:
+        valid = cputune.read(Cgroup(100_000, -1, 1e9)).to_dict()
         for change in (
             {'parameters': {cputune.PERIOD: 100_000}},
             {'vcpupins': [[0], []]},
@@ -134,10 +134,10 @@ class TestCputune(base.BaseTestCase):
             {'parameters': {cputune.SHARES: -(10**400)}},
         ):
             self.assertRaises(
-                ValueError, cputune.Cputune.from_dict, {**sound, **change}
+                ValueError, cputune.Cputune.from_dict, {**valid, **change}
             )
 
-    def test_json_round_trip(self) -> None:
+    def test_cputune_is_read_unchanged_from_its_json(self) -> None:
         tune = cputune.read(Cgroup(100_000, -1, 1e9))
         text = json.dumps(tune.to_dict())
         self.assertEqual(tune, cputune.Cputune.from_dict(json.loads(text)))

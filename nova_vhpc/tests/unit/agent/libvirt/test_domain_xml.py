@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a domain's XML says."""
+"""Tests of :mod:`nova_vhpc.agent.libvirt.domain_xml`."""
 
 from oslotest import base
 
@@ -60,7 +60,7 @@ def xml(
 
 
 class TestDomainXml(base.BaseTestCase):
-    def test_a_nova_server_that_asked(self) -> None:
+    def test_server_with_vhpc_specs_is_parsed(self) -> None:
         info = domain_xml.parse(xml({'vhpc:workload': 'parallel'}))
         self.assertTrue(info.ours)
         self.assertEqual('parallel', info.specs.workload)
@@ -70,36 +70,38 @@ class TestDomainXml(base.BaseTestCase):
         self.assertEqual('p1', info.project)
         self.assertTrue(info.repin)
 
-    def test_who_did_not_ask(self) -> None:
+    def test_domain_without_vhpc_specs_is_not_managed(self) -> None:
         self.assertFalse(domain_xml.parse(xml(None)).ours)
         self.assertFalse(domain_xml.parse(xml({})).ours)
         self.assertFalse(
             domain_xml.parse(xml({'hw:cpu_policy': 'shared'})).ours
         )
 
-    def test_never_repinned(self) -> None:
-        asked = {'vhpc:workload': 'parallel'}
+    def test_server_with_host_cpus_of_its_own_is_not_repinned(self) -> None:
+        requested = {'vhpc:workload': 'parallel'}
         for specs, extra in (
-            ({**asked, 'hw:cpu_policy': 'dedicated'}, ''),
-            ({**asked, 'hw:cpu_policy': 'mixed'}, ''),
-            (asked, '<numatune><memory nodeset="0"/></numatune>'),
-            (asked, '<cpu><numa><cell id="0"/></numa></cpu>'),
+            ({**requested, 'hw:cpu_policy': 'dedicated'}, ''),
+            ({**requested, 'hw:cpu_policy': 'mixed'}, ''),
+            (requested, '<numatune><memory nodeset="0"/></numatune>'),
+            (requested, '<cpu><numa><cell id="0"/></numa></cpu>'),
             (
-                asked,
+                requested,
                 '<cputune><vcpupin vcpu="0" cpuset="1"/></cputune>',
             ),
         ):
             self.assertFalse(domain_xml.parse(xml(specs, extra)).repin)
 
-    def test_our_own_live_pins_do_not_count(self) -> None:
-        asked = {'vhpc:workload': 'parallel'}
-        live = xml(asked, '<cputune><vcpupin vcpu="0" cpuset="1"/></cputune>')
-        self.assertTrue(domain_xml.parse(live, xml(asked)).repin)
+    def test_live_pins_of_the_agent_do_not_prevent_repinning(self) -> None:
+        requested = {'vhpc:workload': 'parallel'}
+        live = xml(
+            requested, '<cputune><vcpupin vcpu="0" cpuset="1"/></cputune>'
+        )
+        self.assertTrue(domain_xml.parse(live, xml(requested)).repin)
 
-    def test_cpuset(self) -> None:
+    def test_cpuset_is_parsed(self) -> None:
         info = domain_xml.parse(xml({}, cpuset=" cpuset='0-2,^1'"))
         self.assertEqual({0, 2}, info.cpuset)
 
-    def test_what_is_no_domain(self) -> None:
+    def test_invalid_xml_raises_value_error(self) -> None:
         for text in ('', '<domain/>', '<network><uuid>1</uuid></network>'):
             self.assertRaises(ValueError, domain_xml.parse, text)

@@ -60,25 +60,25 @@ class TestDomainExecutor(base.BaseTestCase):
         self.assertFalse(pool.is_late('a'))
 
     def test_on_slow_is_called_until_slow_calls_end(self) -> None:
-        told: list[bool] = []
+        was_slow: list[bool] = []
         pool = executor.DomainExecutor(
             1,
             lambda: 60.0,
             self.fail,
-            on_slow=lambda: told.append(pool.slow()),
+            on_slow=lambda: was_slow.append(pool.slow()),
         )
         self.addCleanup(pool.close)
         gate = threading.Event()
         self.addCleanup(gate.set)
         pool.submit('a', gate.wait)
         pool.watch()
-        self.assertEqual([], told)
-        self.watch_until(pool, lambda: len(told) == 3)
-        self.assertEqual([True] * 3, told)
+        self.assertEqual([], was_slow)
+        self.watch_until(pool, lambda: len(was_slow) == 3)
+        self.assertEqual([True] * 3, was_slow)
         gate.set()
         self.assertTrue(pool.drain(10))
         pool.watch()
-        self.assertEqual(3, len(told))
+        self.assertEqual(3, len(was_slow))
         self.assertFalse(pool.slow())
 
     def test_extra_threads_end_when_late_calls_return(self) -> None:
@@ -98,7 +98,7 @@ class TestDomainExecutor(base.BaseTestCase):
             time.sleep(0.01)
         self.assertLessEqual(threading.active_count(), before)
 
-    def test_a_failing_call_does_not_end_the_thread(self) -> None:
+    def test_failing_call_does_not_end_the_thread(self) -> None:
         pool = self.make(1)
         pool.submit('a', lambda: 1 // 0)
         done = threading.Event()

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Which NIC goes to which uplink."""
+"""Tests of :mod:`nova_vhpc.agent.libvirt.interfaces`."""
 
 from oslotest import base
 
@@ -35,10 +35,10 @@ class ChooseTest(base.BaseTestCase):
     def choose(
         self, nic: int | None, plugged: str, claimed: str
     ) -> dict[str, str]:
-        found = interfaces.read(domain(*plugged.split()))
-        return dict(interfaces.choose(found, tuple(claimed.split()), nic))
+        nics = interfaces.read(domain(*plugged.split()))
+        return dict(interfaces.choose(nics, tuple(claimed.split()), nic))
 
-    def test_table(self) -> None:
+    def test_nics_that_must_move_are_chosen(self) -> None:
         for nic, plugged, claimed, moves in (
             (None, 's s', 'o', {'m1': 'o'}),
             (0, 's s', 'o', {'m0': 'o'}),
@@ -55,7 +55,7 @@ class ChooseTest(base.BaseTestCase):
                 (nic, plugged, claimed),
             )
 
-    def test_too_few(self) -> None:
+    def test_fewer_nics_than_claims_raise_an_error(self) -> None:
         for nic, plugged, claimed in ((2, 's s', 'o'), (None, 's', 'a b')):
             error = self.assertRaises(
                 interfaces.UnsupportedError, self.choose, nic, plugged, claimed
@@ -64,7 +64,7 @@ class ChooseTest(base.BaseTestCase):
 
 
 class NicTest(base.BaseTestCase):
-    def test_only_the_source_changes(self) -> None:
+    def test_plugged_nic_differs_in_its_source_only(self) -> None:
         nic = interfaces.read(domain('s'))[0]
         other = interfaces.read(
             f'<d><devices>{nic.plugged_into("o")}</devices></d>'
@@ -74,7 +74,7 @@ class NicTest(base.BaseTestCase):
         self.assertNotIn('portid', nic.plugged_into('o'))
         self.assertIn('tapm0', nic.plugged_into('o'))
 
-    def test_open_vswitch_and_others_are_refused(self) -> None:
+    def test_nic_that_is_on_no_linux_bridge_is_refused(self) -> None:
         port = "<virtualport type='openvswitch'/>"
         for xml, kind in (
             (domain('s', more=port), 'openvswitch'),
@@ -87,5 +87,5 @@ class NicTest(base.BaseTestCase):
             self.assertIn(kind, str(error))
             self.assertIn('bind_uplinks', str(error))
 
-    def test_not_xml(self) -> None:
+    def test_invalid_xml_raises_value_error(self) -> None:
         self.assertRaises(ValueError, interfaces.read, '<domain')

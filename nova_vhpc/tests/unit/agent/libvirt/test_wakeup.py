@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Small calls are made while others take long, and at no other time."""
+"""Small calls are made only while other calls take long."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from nova_vhpc.tests.unit.agent import fake_libvirt
 PATIENCE_S = 60.0
 
 
-class TestNudge(base.BaseTestCase):
+class TestConnectionWakeup(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.calls = 0
@@ -42,7 +42,7 @@ class TestNudge(base.BaseTestCase):
         if self.calls >= 3:
             self.enough.set()
 
-    def test_as_long_as_it_is_wanted(self) -> None:
+    def test_calls_are_made_while_wanted(self) -> None:
         for _ in range(2):
             self.made.wake()
             self.assertTrue(self.enough.wait(PATIENCE_S))
@@ -55,7 +55,7 @@ class TestNudge(base.BaseTestCase):
             self.calls, self.wanted = 0, True
             self.enough.clear()
 
-    def test_after_the_connection_was_lost(self) -> None:
+    def test_calls_are_made_again_after_a_lost_connection(self) -> None:
         self.away = True
         self.made.wake()
         time.sleep(3 * wakeup.PAUSE_S)

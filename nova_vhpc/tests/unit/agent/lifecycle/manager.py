@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent.actuators import libvirt_cputune
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager
 from nova_vhpc.agent.probes import sampler
@@ -42,7 +42,7 @@ class ManagerTestCase(base.BaseTestCase):
         self.state = tempfile.mkdtemp()
         self.domain = fake_libvirt.Domain()
         self.forgotten_shares: list[str] = []
-        self.made = self.make()
+        self.manager = self.make()
 
     def make(self, **options: Any) -> manager.GuestManager:
         conf = cfg.ConfigOpts()
@@ -55,10 +55,10 @@ class ManagerTestCase(base.BaseTestCase):
         options = {'sys_root': str(online.parents[3]), **options}
         for name, value in options.items():
             conf.set_override(name, value, 'vhpc_agent')
-        self.records = store.Journal(self.state)
+        self.journal = store.Journal(self.state)
         made = manager.GuestManager(
             conf,
-            self.records,
+            self.journal,
             qemu_process.Processes('/nowhere', '/nowhere'),
             sampler.Sampler([], []),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
@@ -73,21 +73,21 @@ class ManagerTestCase(base.BaseTestCase):
         """Note that a guest's shares must be written again."""
         self.forgotten_shares.append(uuid)
 
-    def look(self) -> guest.Guest:
+    def look(self) -> Guest:
         """Reconcile the domain, and return its guest."""
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        return self.made.guests['u']
+        return self.manager.guests['u']
 
     def drain(self) -> None:
-        self.assertTrue(self.made.executor.drain(PATIENCE_S))
+        self.assertTrue(self.manager.executor.drain(PATIENCE_S))
 
-    def write(self, target: guest.Guest) -> None:
-        self.made.write(target, TUNE)
+    def write(self, guest: Guest) -> None:
+        self.manager.write(guest, TUNE)
         self.drain()
 
     def reconcile(self) -> None:
-        self.made._resync._resync(0)
+        self.manager._resync._resync(0)
         self.drain()
 
     def refuse(self) -> None:
@@ -95,5 +95,5 @@ class ManagerTestCase(base.BaseTestCase):
 
     def assert_put_back(self) -> None:
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.assertEqual((), self.records.uuids())
-        self.assertIsNone(self.domain.mark)
+        self.assertEqual((), self.journal.uuids())
+        self.assertIsNone(self.domain.metadata_xml)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Taking VMs in that another host, or another run of the agent, has known."""
+"""Adoption of domains that another host or an earlier agent managed."""
 
 import time
 from unittest import mock
@@ -32,25 +32,27 @@ PINS = (
 )
 
 
-class TestRepin(manager_case.ManagerTestCase):
-    """Nova migrates the live XML, and makes it the persistent one there."""
+class RepinTest(manager_case.ManagerTestCase):
+    """Nova makes the live XML that it migrates the persistent one, too."""
 
-    def test_pins_that_confine_to_nothing(self) -> None:
-        """Of a VM that was put back before it migrated."""
+    def test_pins_to_all_cpus_do_not_forbid_pinning(self) -> None:
+        """The guest was restored before it migrated."""
         self.domain.extra = PINS.format('0-1', '0-1')
         self.assertTrue(self.look().repin)
 
-    def test_pins_that_are_put_back_since(self) -> None:
-        """Of one that was not, after a restart of the agent here."""
+    def test_definition_with_pins_does_not_forbid_pinning_if_none_are_in_force(
+        self,
+    ) -> None:
+        """The guest was not, and the agent of this host was restarted."""
         self.domain.extra = PINS.format(0, 1)
         self.assertTrue(self.look().repin)
 
-    def test_pins_of_somebody_else(self) -> None:
+    def test_pins_set_by_an_operator_forbid_pinning(self) -> None:
         self.domain.extra = PINS.format(0, 1)
         self.domain.pins = [(True, False), (False, True)]
         self.assertFalse(self.look().repin)
 
-    def test_placed_by_nova(self) -> None:
+    def test_numa_placement_by_nova_forbids_pinning(self) -> None:
         self.domain.extra = (
             PINS.format('0-1', '0-1')
             + "<numatune><memory nodeset='0'/></numatune>"
@@ -58,11 +60,11 @@ class TestRepin(manager_case.ManagerTestCase):
         self.assertFalse(self.look().repin)
 
 
-class TestConfined(manager_case.ManagerTestCase):
-    """systemd keeps CPUs from all machines; pins to these are refused."""
+class ConfinedTest(manager_case.ManagerTestCase):
+    """systemd keeps CPUs from all guests; pins to these are refused."""
 
     def confined(self, *cpus: int) -> frozenset[int] | None:
-        """What it may be pinned to then."""
+        """Return the allowed CPUs of a guest in a control group."""
         self.useFixture(
             fixtures.MockPatchObject(
                 qemu_process.Processes,
@@ -72,19 +74,19 @@ class TestConfined(manager_case.ManagerTestCase):
         )
         return self.look().allowed_cpus
 
-    def test_to_one(self) -> None:
+    def test_guest_is_pinned_only_within_its_control_group(self) -> None:
         self.assertEqual({1}, self.confined(1))
 
-    def test_not_at_all(self) -> None:
+    def test_guest_without_cpuset_may_use_all_its_cpus(self) -> None:
         self.assertEqual({0, 1}, self.confined())
 
-    def test_to_none_that_its_pins_allow(self) -> None:
-        """Nothing that we could do would be better."""
+    def test_cpuset_without_any_of_its_cpus_is_ignored(self) -> None:
+        """No other pins would be possible either."""
         self.assertEqual({0, 1}, self.confined(7))
 
 
-class TestComing(manager_case.ManagerTestCase):
-    """On its way from another host: libvirt holds all that is written."""
+class IncomingTest(manager_case.ManagerTestCase):
+    """While a domain is migrated to this host, libvirt delays writes."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -94,62 +96,64 @@ class TestComing(manager_case.ManagerTestCase):
         self.domain.comes = True
 
     def find(self) -> None:
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
 
-    def test_not_before_it_is_here(self) -> None:
+    def test_incoming_domain_is_not_adopted_before_it_arrives(self) -> None:
         self.find()
-        self.assertEqual({}, dict(self.made.guests))
+        self.assertEqual({}, dict(self.manager.guests))
 
-    def test_without_an_event_when_it_is(self) -> None:
+    def test_arrived_domain_is_adopted_without_an_event(self) -> None:
         self.find()
         self.domain.comes = False
         deadline = time.monotonic() + manager_case.PATIENCE_S
-        while not self.made.guests and time.monotonic() < deadline:
+        while not self.manager.guests and time.monotonic() < deadline:
             time.sleep(0.01)
-        self.assertIn('u', self.made.guests)
+        self.assertIn('u', self.manager.guests)
 
-    def test_nothing_of_another_agent_is_put_back_yet(self) -> None:
-        self.domain.mark = 'x'
+    def test_incoming_domain_is_not_restored_yet(self) -> None:
+        self.domain.metadata_xml = 'x'
         for specs in (self.domain.specs, {}):
             self.domain.specs = specs
             self.find()
         self.assertEqual([], self.domain.written)
 
-    def test_looked_at_by_one_timer(self) -> None:
+    def test_incoming_domain_has_only_one_timer(self) -> None:
         with mock.patch('threading.Timer') as timer:
             for _ in range(3):
                 self.find()
         self.assertEqual(1, timer.call_count)
 
 
-class TestGoing(manager_case.ManagerTestCase):
-    """Found by an agent that starts while it is being sent away."""
+class OutgoingTest(manager_case.ManagerTestCase):
+    """The agent starts while a domain is migrated away."""
 
-    def test_nothing_is_written_before_it_is_known_to_stay(self) -> None:
+    def test_guest_found_while_it_migrates_is_written_only_once_it_stays(
+        self,
+    ) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        target = self.look()
-        self.write(target)
-        self.assertFalse(self.made.set_shares('u', 20))
+        guest = self.look()
+        self.write(guest)
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.assertEqual([], self.domain.written)
         self.domain.job = 0
         self.write(self.look())
         self.assertIn('values', self.domain.written)
 
 
-class TestNextRun(manager_case.ManagerTestCase):
-    """A VM ended, and was started anew, while libvirtd was not there."""
+class NextRunTest(manager_case.ManagerTestCase):
+    """The domain was started again while libvirtd did not run."""
 
-    def test_with_the_number_of_the_one_before(self) -> None:
-        """libvirtd, too, was started anew between them."""
+    def test_next_run_with_the_same_id_is_adopted_as_a_new_guest(self) -> None:
+        """A restarted libvirtd counts run IDs anew."""
         pid = 7
         with mock.patch.object(
             qemu_process.Processes,
             'identity',
             lambda host, uuid, run: qemu_process.Identity('b', pid, pid, run),
         ):
-            target = self.look()
-            self.write(target)
+            guest = self.look()
+            self.write(guest)
             pid = 8
             self.domain.values = {
                 **fake_libvirt.ORIGINAL,
@@ -157,9 +161,9 @@ class TestNextRun(manager_case.ManagerTestCase):
                 cputune.QUOTA: 20_000,
             }
             self.domain.extra = OWN
-            self.domain.mark = None
+            self.domain.metadata_xml = None
             found = self.look()
-        self.assertIsNot(target, found)
+        self.assertIsNot(guest, found)
         self.assertEqual(self.domain.values, found.original.parameters)
         self.assertEqual(frozenset(), found.external)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""After a crash: what we wrote is put back, what others wrote is not."""
+"""After a crash, values of the agent are restored, external ones are not."""
 
 import dataclasses
 import errno
@@ -32,20 +32,20 @@ from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 ORIGINAL = fake_libvirt.ORIGINAL
 
 
-class TestCrash(manager_case.ManagerTestCase):
+class CrashRecoveryTest(manager_case.ManagerTestCase):
     def crash(self) -> None:
-        """The agent is gone; nothing is put back."""
-        self.made._context.permission.ending.set()
+        """End the agent without a restore."""
+        self.manager._context.permission.ending.set()
 
     def start(self) -> None:
-        """The next one finds the VM."""
-        self.made = self.make()
+        """Start the next agent."""
+        self.manager = self.make()
         self.look()
 
-    def test_only_shares_were_written(self) -> None:
+    def test_only_written_values_are_restored(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.look()
-        self.made.set_shares('u', 20)
+        self.manager.set_shares('u', 20)
         self.crash()
         self.domain.values[cputune.QUOTA] = 50_000
         self.domain.pins[1] = (False, True)
@@ -54,46 +54,46 @@ class TestCrash(manager_case.ManagerTestCase):
             {**ORIGINAL, cputune.QUOTA: 50_000}, self.domain.values
         )
         self.assertEqual([(True, True), (False, True)], self.domain.pins)
-        self.assertIsNone(self.domain.mark)
-        self.assertEqual((), self.records.uuids())
+        self.assertIsNone(self.domain.metadata_xml)
+        self.assertEqual((), self.journal.uuids())
         self.assertIn('change of vcpu_quota, vcpupin 1 while', log.output)
-        # And now it is what the VM had before us.
-        target = self.made.guests['u']
-        self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
+        # Now it is the original setting.
+        guest = self.manager.guests['u']
+        self.assertEqual(50_000, guest.original.parameters[cputune.QUOTA])
 
     def slices(self, **what: Any) -> Any:
-        """The VM's threads may have slices of their own."""
-        target = self.look()
-        target.may_have_kernel_slices = True
-        self.write(target)
+        """Crash with kernel slices; mock the call that resets them."""
+        guest = self.look()
+        guest.may_have_kernel_slices = True
+        self.write(guest)
         self.crash()
         return mock.patch.object(kernel_slice, 'reset', **what)
 
-    def test_slices_that_cannot_be_put_back(self) -> None:
+    def test_guest_is_refused_if_slices_cannot_be_reset(self) -> None:
         with self.slices(side_effect=OSError('no')):
-            self.made = self.make()
-            self.made.enqueue('u')
+            self.manager = self.make()
+            self.manager.enqueue('u')
             self.drain()
         self.assertEqual(ORIGINAL, self.domain.values)
-        self.assertEqual({'u': 'no'}, self.made.refused)
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertEqual({'u': 'no'}, self.manager.refused)
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_slices_of_the_vcpus_that_are_online(self) -> None:
-        """Those that are not have pins, and no threads."""
+    def test_slices_of_online_vcpus_only_are_reset(self) -> None:
+        """vCPUs that are not plugged in have pins, but no threads."""
         self.domain.pins *= 2
         with self.slices() as reset:
             self.start()
         reset.assert_called_once_with(mock.ANY, 0, 2)
 
     def tear(self) -> None:
-        (self.records.path / 'u.json').write_text('{')
+        (self.journal.path / 'u.json').write_text('{')
 
     def assert_kept_for_people(self) -> None:
-        self.assertEqual((), self.records.uuids())
-        (kept,) = self.records.path.iterdir()
+        self.assertEqual((), self.journal.uuids())
+        (kept,) = self.journal.path.iterdir()
         self.assertEqual('u.bad', kept.name)
 
-    def test_a_torn_record_beside_the_copy(self) -> None:
+    def test_torn_record_is_set_aside_and_the_copy_used(self) -> None:
         original = {**ORIGINAL, cputune.QUOTA: 50_000}
         self.domain.values = dict(original)
         self.write(self.look())
@@ -101,22 +101,22 @@ class TestCrash(manager_case.ManagerTestCase):
         self.tear()
         self.start()
         self.assertEqual(original, self.domain.values)
-        self.assertIsNone(self.domain.mark)
+        self.assertIsNone(self.domain.metadata_xml)
         self.assert_kept_for_people()
 
-    def test_a_torn_record_without_a_copy(self) -> None:
+    def test_torn_record_without_copy_restores_the_definition(self) -> None:
         self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
         self.domain.extra = (
             '<cputune><shares>512</shares><quota>25000</quota>'
             "<vcpupin vcpu='0' cpuset='0'/>"
-            # Of a vCPU that could be, but is not there.
+            # vCPU 2 is possible, but not plugged in.
             "<vcpupin vcpu='2' cpuset='0'/></cputune>"
         )
         self.write(self.look())
         self.domain.pins = [(True, True)] * 2
         self.crash()
         self.tear()
-        self.domain.mark = None
+        self.domain.metadata_xml = None
         self.start()
         self.assertEqual(
             {**ORIGINAL, cputune.SHARES: 512, cputune.QUOTA: 25_000},
@@ -125,229 +125,229 @@ class TestCrash(manager_case.ManagerTestCase):
         self.assertEqual([(True, False), (False, True)], self.domain.pins)
         self.assert_kept_for_people()
 
-    def test_what_met_another_run_and_what_others_set_there(self) -> None:
-        target = self.look()
+    def test_misdirected_values_are_reverted_and_external_ones_stay(
+        self,
+    ) -> None:
+        guest = self.look()
         tune = model.CpuTune(
             8_000, 8_000, vcpu_pins=(frozenset({0}), frozenset({1}))
         )
-        self.made.write(target, tune)
+        self.manager.write(guest, tune)
         self.drain()
         self.crash()
         self.domain.id += 1
-        self.domain.mark = None
-        theirs = {**ORIGINAL, cputune.QUOTA: 50_000, cputune.SHARES: 77}
-        self.domain.values = {**theirs, cputune.PERIOD: 8_000}
-        # The second one is not as we ever had it.
+        self.domain.metadata_xml = None
+        external = {**ORIGINAL, cputune.QUOTA: 50_000, cputune.SHARES: 77}
+        self.domain.values = {**external, cputune.PERIOD: 8_000}
+        # No agent ever pinned the second vCPU like this.
         self.domain.pins = [(True, False)] * 2
         self.start()
-        self.assertEqual(theirs, self.domain.values)
+        self.assertEqual(external, self.domain.values)
         self.assertEqual([(True, True), (True, False)], self.domain.pins)
-        self.assertEqual((), self.records.uuids())
-        # And now it is what the VM had before us.
-        target = self.made.guests['u']
-        self.assertEqual(theirs, target.original.parameters)
+        self.assertEqual((), self.journal.uuids())
+        # Now it is the original setting.
+        guest = self.manager.guests['u']
+        self.assertEqual(external, guest.original.parameters)
 
-    def test_a_torn_record_of_a_transient_vm(self) -> None:
-        """It would be started anew from what is in force: from our values."""
+    def test_transient_domain_with_torn_record_is_refused(self) -> None:
+        """libvirt would report the values in force as its definition."""
         self.domain.persistent = False
         self.write(self.look())
         left = dict(self.domain.values)
         self.assertNotEqual(ORIGINAL, left)
         self.crash()
         self.tear()
-        self.domain.mark = None
-        self.made = self.make()
-        self.made.enqueue('u')
+        self.domain.metadata_xml = None
+        self.manager = self.make()
+        self.manager.enqueue('u')
         self.drain()
-        self.assertEqual({}, dict(self.made.guests))
-        self.assertIn('it is transient', self.made.refused['u'])
+        self.assertEqual({}, dict(self.manager.guests))
+        self.assertIn('it is transient', self.manager.refused['u'])
         self.assertEqual(left, self.domain.values)
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_libvirt_says_that_it_has_done_what_it_has_not(self) -> None:
+    def test_record_is_kept_if_libvirt_did_not_restore(self) -> None:
         self.write(self.look())
         self.crash()
-        self.made = self.make()
+        self.manager = self.make()
         with mock.patch.object(self.domain, 'setSchedulerParametersFlags'):
-            self.made.enqueue('u')
+            self.manager.enqueue('u')
             self.drain()
-        self.assertIn('vcpu_quota is 8000', self.made.refused['u'])
-        self.assertEqual(('u',), self.records.uuids())
-        self.assertIsNotNone(self.domain.mark)
+        self.assertIn('vcpu_quota is 8000', self.manager.refused['u'])
+        self.assertEqual(('u',), self.journal.uuids())
+        self.assertIsNotNone(self.domain.metadata_xml)
         self.look()
         self.assert_put_back()
 
-    def test_what_has_our_value_no_more(self) -> None:
-        target = self.look()
-        self.write(target)
-        self.made.set_shares('u', 20)
+    def test_value_changed_after_the_write_stays(self) -> None:
+        guest = self.look()
+        self.write(guest)
+        self.manager.set_shares('u', 20)
         self.crash()
         self.domain.values[cputune.SHARES] = 333
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
 
     def test_every_value_is_in_the_journal_before_it_is_written(self) -> None:
-        """A crash may come between any two of our writes."""
-        target = self.look()
+        """The agent may crash between any two writes."""
+        guest = self.look()
         for number in range(3):
-            self.made.write(
-                target, model.CpuTune(8_000 + number, 4_000 + number)
+            self.manager.write(
+                guest, model.CpuTune(8_000 + number, 4_000 + number)
             )
             self.drain()
-            self.made.set_shares('u', 20 + number)
+            self.manager.set_shares('u', 20 + number)
         noted: list[JournalRecord | None] = []
-        self.domain.refuse = lambda: noted.append(self.records.load('u'))
-        self.made.set_shares('u', 50)
-        self.write(target)
+        self.domain.refuse = lambda: noted.append(self.journal.load('u'))
+        self.manager.set_shares('u', 50)
+        self.write(guest)
         known = [record.written for record in noted if record]
         self.assertIn(50, known[0][cputune.SHARES])
         self.assertEqual({20, 21, 22, 50}, known[-1][cputune.SHARES])
         self.assertIn(8_000, known[-1][cputune.QUOTA])
 
     def no_files(self) -> Any:
-        """There are no descriptors left to read a record with."""
+        """Have every read of a record fail: no descriptors are left."""
         open_file = pathlib.Path.open
 
         def refuse(path: pathlib.Path, *args: Any, **kwargs: Any) -> Any:
-            if path.parent == self.records.path:
+            if path.parent == self.journal.path:
                 raise OSError(errno.EMFILE, 'Too many open files')
             return open_file(path, *args, **kwargs)
 
         return mock.patch.object(pathlib.Path, 'open', refuse)
 
-    def test_what_somebody_set_stays_while_no_record_can_be_read(self) -> None:
+    def test_unreadable_journal_leaves_external_values_alone(self) -> None:
         self.domain.values[cputune.QUOTA] = 50_000
         with self.no_files():
-            self.made = self.make()
-            self.made.enqueue('u')
+            self.manager = self.make()
+            self.manager.enqueue('u')
             self.drain()
         self.assertEqual(50_000, self.domain.values[cputune.QUOTA])
         self.assertEqual([], self.domain.written)
-        self.assertIn('Too many open files', self.made.refused['u'])
+        self.assertIn('Too many open files', self.manager.refused['u'])
         self.look()
-        target = self.made.guests['u']
-        self.assertEqual(50_000, target.original.parameters[cputune.QUOTA])
+        guest = self.manager.guests['u']
+        self.assertEqual(50_000, guest.original.parameters[cputune.QUOTA])
 
-    def test_the_copy_serves_while_no_record_can_be_read(self) -> None:
-        target = self.look()
-        self.write(target)
+    def test_copy_is_used_while_the_journal_cannot_be_read(self) -> None:
+        guest = self.look()
+        self.write(guest)
         self.crash()
         with self.no_files():
             self.start()
         self.assertEqual(ORIGINAL, self.domain.values)
 
-    def test_a_record_of_who_is_gone_is_kept_while_it_cannot_be_read(
-        self,
-    ) -> None:
-        target = self.look()
-        self.write(target)
+    def test_unreadable_record_of_a_stopped_domain_is_kept(self) -> None:
+        guest = self.look()
+        self.write(guest)
         with self.no_files():
-            self.made._restore_queue.forget_record('u')
-        self.assertEqual(('u',), self.records.uuids())
+            self.manager._restore_queue.forget_record('u')
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_no_record_for_what_was_written_before(self) -> None:
+    def test_known_value_needs_no_new_record(self) -> None:
         self.look()
         saved: list[JournalRecord] = []
-        save = self.records.save
+        save = self.journal.save
 
         def count(record: JournalRecord) -> None:
             saved.append(record)
             save(record)
 
-        self.records.save = count
+        self.journal.save = count
         for _ in range(5):
             for shares in (20, 2048):
-                self.made.set_shares('u', shares)
+                self.manager.set_shares('u', shares)
         self.assertEqual(2, len(saved))
 
-    def test_a_value_that_cannot_be_noted_is_not_written(self) -> None:
+    def test_value_is_not_written_if_the_journal_refuses_it(self) -> None:
         self.look()
-        self.made.set_shares('u', 20)
+        self.manager.set_shares('u', 20)
 
         def refuse(record: JournalRecord) -> None:
             raise JournalError('disk full')
 
-        save, self.records.save = self.records.save, refuse
-        self.assertRaises(JournalError, self.made.set_shares, 'u', 2048)
+        save, self.journal.save = self.journal.save, refuse
+        self.assertRaises(JournalError, self.manager.set_shares, 'u', 2048)
         self.assertEqual(20, self.domain.values[cputune.SHARES])
-        # Not known by that, either.
-        self.records.save = save
-        self.made.set_shares('u', 2048)
-        self.assertIn(2048, self.records.load('u').written[cputune.SHARES])
+        # The failed attempt does not count as recorded.
+        self.journal.save = save
+        self.manager.set_shares('u', 2048)
+        self.assertIn(2048, self.journal.load('u').written[cputune.SHARES])
 
-    def test_nothing_is_known_of_an_earlier_time(self) -> None:
-        """Put back and resumed: what was ours then is so no more."""
-        target = self.look()
-        self.made.set_shares('u', 20)
-        self.made.pause()
+    def test_written_values_are_forgotten_after_a_restore(self) -> None:
+        """After restore and resume, only new writes count."""
+        guest = self.look()
+        self.manager.set_shares('u', 20)
+        self.manager.pause()
         self.drain()
-        self.made.resume()
-        self.write(target)
-        self.assertNotIn(cputune.SHARES, self.records.load('u').written)
+        self.manager.resume()
+        self.write(guest)
+        self.assertNotIn(cputune.SHARES, self.journal.load('u').written)
 
-    def test_the_copy_in_the_vm_does_not_say(self) -> None:
-        """It is written once; with it all is put back."""
+    def test_copy_without_record_restores_all_values(self) -> None:
+        """The copy is written once, and does not say what was written."""
         self.write(self.look())
-        self.made.set_shares('u', 20)
+        self.manager.set_shares('u', 20)
         self.crash()
-        self.records.remove('u')
+        self.journal.remove('u')
         self.domain.values[cputune.QUOTA] = 50_000
         self.start()
         self.assertEqual(ORIGINAL, self.domain.values)
 
-    def test_theirs_before_and_after_the_crash(self) -> None:
-        target = self.look()
-        self.write(target)
-        self.made.set_shares('u', 20)
+    def test_external_changes_before_and_after_the_crash_stay(self) -> None:
+        guest = self.look()
+        self.write(guest)
+        self.manager.set_shares('u', 20)
         self.domain.values[cputune.SHARES] = 333
         self.look()
-        self.assertEqual({cputune.SHARES}, target.external)
+        self.assertEqual({cputune.SHARES}, guest.external)
         self.crash()
         self.domain.pins[1] = (False, True)
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
         self.assertEqual([(True, True), (False, True)], self.domain.pins)
 
-    def test_handed_back_after_a_restart_until_it_is_resumed(self) -> None:
+    def test_handed_back_guest_stays_so_until_it_is_resumed(self) -> None:
         self.write(self.look())
         self.domain.values[cputune.SHARES] = 333
         self.look()
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.start()
-        target = self.made.guests['u']
-        self.assertEqual({cputune.SHARES}, target.external)
-        self.assertEqual('external', target.hands_off)
-        self.write(target)
+        guest = self.manager.guests['u']
+        self.assertEqual({cputune.SHARES}, guest.external)
+        self.assertEqual('external', guest.hands_off)
+        self.write(guest)
         expected = {**ORIGINAL, cputune.SHARES: 333}
         self.assertEqual(expected, self.domain.values)
-        self.assertEqual('', self.made.resume_one('u'))
+        self.assertEqual('', self.manager.resume_one('u'))
         self.drain()
-        self.assertEqual('', target.hands_off)
-        self.assertIsNone(self.records.load('u'))
-        self.write(target)
+        self.assertEqual('', guest.hands_off)
+        self.assertIsNone(self.journal.load('u'))
+        self.write(guest)
         self.assertNotEqual(expected, self.domain.values)
-        self.made.pause()
+        self.manager.pause()
         self.drain()
         self.assertEqual(expected, self.domain.values)
 
-    def test_a_new_run_of_a_handed_back_server_is_managed(self) -> None:
+    def test_new_run_of_a_handed_back_server_is_managed(self) -> None:
         self.write(self.look())
         self.domain.values[cputune.SHARES] = 333
         self.look()
         self.crash()
-        record = self.records.load('u')
+        record = self.journal.load('u')
         run = dataclasses.replace(record.identity, domain_id=99)
-        self.records.save(dataclasses.replace(record, identity=run))
+        self.journal.save(dataclasses.replace(record, identity=run))
         self.start()
-        target = self.made.guests['u']
-        self.assertEqual(frozenset(), target.external)
-        self.assertEqual('', target.hands_off)
+        guest = self.manager.guests['u']
+        self.assertEqual(frozenset(), guest.external)
+        self.assertEqual('', guest.hands_off)
 
     def test_values_that_an_older_agent_left_alone_hand_it_back(self) -> None:
         """Before the key 'external', single values were left alone."""
         self.write(self.look())
         self.crash()
-        file = self.records.path / 'u.json'
+        file = self.journal.path / 'u.json'
         data = json.loads(file.read_text())
         del data['external'], data['crc32']
         data['released'] = [cputune.SHARES]
@@ -356,13 +356,13 @@ class TestCrash(manager_case.ManagerTestCase):
         self.domain.values[cputune.SHARES] = 333
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
-        self.assertEqual('external', self.made.guests['u'].hands_off)
+        self.assertEqual('external', self.manager.guests['u'].hands_off)
 
     def test_record_of_a_restored_backup_is_not_believed(self) -> None:
         """It lacks values of the agent, which are no external changes."""
         target = self.look()
-        self.made.set_shares('u', 20)
-        file = self.records.path / 'u.json'
+        self.manager.set_shares('u', 20)
+        file = self.journal.path / 'u.json'
         backup = file.read_bytes()
         self.write(target)
         self.crash()
@@ -373,7 +373,7 @@ class TestCrash(manager_case.ManagerTestCase):
         self.assertEqual([(True, True)] * 2, self.domain.pins)
         self.assertIn('older than the copy', log.output)
         self.assertNotIn('external change', log.output)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
 
     def test_record_that_is_as_new_as_the_copy_is_believed(self) -> None:
         self.write(self.look())
@@ -382,14 +382,14 @@ class TestCrash(manager_case.ManagerTestCase):
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
 
-    def test_an_older_agents_record_does_not_say(self) -> None:
+    def test_record_without_written_values_restores_all_values(self) -> None:
         self.write(self.look())
         self.crash()
-        file = self.records.path / 'u.json'
+        file = self.journal.path / 'u.json'
         data = json.loads(file.read_text())
         del data['written'], data['crc32']
         file.write_text(json.dumps(data))
         self.domain.values[cputune.SHARES] = 20
         self.start()
         self.assertEqual(ORIGINAL, self.domain.values)
-        self.assertEqual([], list(self.records.path.iterdir()))
+        self.assertEqual([], list(self.journal.path.iterdir()))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which events make us look."""
+"""Which events enqueue a guest, and what they record."""
 
 from oslotest import base
 
@@ -33,12 +33,12 @@ class Domain:
         return self.uuid
 
 
-class TestEvents(base.BaseTestCase):
+class EventsTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.target = test_guest.make()
+        self.guest = test_guest.make()
         guests = test_registry.make()
-        guests.add(self.target)
+        guests.add(self.guest)
         self.enqueued: list[str] = []
         self.events = events.Events(guests, self.enqueued.append)
 
@@ -48,20 +48,20 @@ class TestEvents(base.BaseTestCase):
         self.events._on_tunable(None, Domain(uuid), {name: value}, None)
         return self.enqueued
 
-    def test_our_own_write_comes_back(self) -> None:
-        self.target.note_written({cputune.PERIOD: 5_000})
+    def test_event_of_the_agents_own_write_is_ignored(self) -> None:
+        self.guest.note_written({cputune.PERIOD: 5_000})
         self.assertEqual([], self.tunable('cputune.vcpu_period', 5_000))
-        self.target.journalled = True
-        self.target.event_history.written_shares.add(9)
+        self.guest.journalled = True
+        self.guest.event_history.written_shares.add(9)
         self.assertEqual([], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.event_history.external_shares)
+        self.assertIsNone(self.guest.event_history.external_shares)
 
-    def test_no_limit_of_ours_as_the_kernel_reads_it(self) -> None:
-        self.target.note_written({cputune.QUOTA: 18_446_744_073_709_551})
+    def test_event_of_no_limit_is_known_in_the_kernels_number(self) -> None:
+        self.guest.note_written({cputune.QUOTA: 18_446_744_073_709_551})
         self.assertEqual([], self.tunable('cputune.vcpu_quota', -1))
 
-    def test_shares_that_are_not_ours_are_kept(self) -> None:
-        """The next window may write over them before anybody looks."""
+    def test_external_shares_are_recorded(self) -> None:
+        """The next window may replace them before a check."""
         self.events._on_tunable(
             None,
             Domain('u'),
@@ -69,61 +69,61 @@ class TestEvents(base.BaseTestCase):
             None,
         )
         self.assertEqual(['u'], self.enqueued)
-        self.assertEqual(77, self.target.event_history.external_shares)
+        self.assertEqual(77, self.guest.event_history.external_shares)
 
-    def test_shares_that_are_theirs_already(self) -> None:
-        self.target.external = frozenset({cputune.SHARES})
+    def test_shares_already_handed_back_are_not_recorded(self) -> None:
+        self.guest.external = frozenset({cputune.SHARES})
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 77))
-        self.assertIsNone(self.target.event_history.external_shares)
+        self.assertIsNone(self.guest.event_history.external_shares)
 
-    def test_shares_of_an_earlier_run(self) -> None:
+    def test_shares_of_an_earlier_run_are_not_recorded(self) -> None:
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.cpu_shares': 77}, None
         )
-        self.assertIsNone(self.target.event_history.external_shares)
+        self.assertIsNone(self.guest.event_history.external_shares)
 
-    def test_late_event_of_ours_in_a_vm_that_was_put_back(self) -> None:
-        self.target.event_history.written_shares.add(9)
+    def test_late_event_after_a_restore_is_not_external(self) -> None:
+        self.guest.event_history.written_shares.add(9)
         self.assertEqual(['u'], self.tunable('cputune.cpu_shares', 9))
-        self.assertIsNone(self.target.event_history.external_shares)
+        self.assertIsNone(self.guest.event_history.external_shares)
 
-    def test_a_value_that_is_not_ours(self) -> None:
+    def test_external_value_enqueues_the_guest(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.vcpu_period', 7_000))
 
-    def test_bandwidth_that_is_not_ours_is_kept(self) -> None:
-        """A write of ours may come just after it, before anybody looks."""
+    def test_external_bandwidth_is_recorded(self) -> None:
+        """The agent may replace it before a check."""
         self.tunable('cputune.vcpu_period', 7_000)
         self.assertEqual(
-            {cputune.PERIOD: 7_000}, self.target.event_history.external
+            {cputune.PERIOD: 7_000}, self.guest.event_history.external
         )
         self.tunable('cputune.vcpu_quota', 3_000)
         self.assertEqual(
             {cputune.PERIOD: 7_000, cputune.QUOTA: 3_000},
-            self.target.event_history.external,
+            self.guest.event_history.external,
         )
 
-    def test_bandwidth_that_is_nobody_elses(self) -> None:
-        self.target.event_history.note_bandwidth(model.CpuTune(7_000, -1))
+    def test_known_bandwidth_is_not_recorded(self) -> None:
+        self.guest.event_history.note_bandwidth(model.CpuTune(7_000, -1))
         self.tunable('cputune.vcpu_period', 7_000)
         self.tunable('cputune.vcpu_quota', 18_446_744_073_709_551)
-        # As before us, which a put-back writes.
-        original = self.target.original.parameters[cputune.PERIOD]
+        # The original value, which a restore writes.
+        original = self.guest.original.parameters[cputune.PERIOD]
         self.tunable('cputune.vcpu_period', original)
-        self.target.external = frozenset({cputune.QUOTA})
+        self.guest.external = frozenset({cputune.QUOTA})
         self.tunable('cputune.vcpu_quota', 3_000)
         # Of an earlier run.
         self.events._on_tunable(
             None, Domain('u', 7), {'cputune.vcpu_period': 8_000}, None
         )
-        self.assertEqual({}, self.target.event_history.external)
+        self.assertEqual({}, self.guest.event_history.external)
 
-    def test_a_pin_of_ours_comes_back(self) -> None:
-        self.target.note_written(pins={1: frozenset({0})})
+    def test_event_of_the_agents_own_pin_is_ignored(self) -> None:
+        self.guest.note_written(pins={1: frozenset({0})})
         self.assertEqual([], self.tunable('cputune.vcpupin1', '0'))
         self.assertEqual(['u'], self.tunable('cputune.vcpupin1', '1'))
 
-    def test_a_pin_that_is_not_ours_is_kept(self) -> None:
-        """A write of ours may come just after it, before anybody looks."""
+    def test_external_pin_is_recorded(self) -> None:
+        """The agent may replace it before a check."""
         self.tunable('cputune.vcpupin1', '1')
         self.tunable('cputune.vcpupin0', '1,3-4')
         self.assertEqual(['u', 'u'], self.enqueued)
@@ -132,33 +132,33 @@ class TestEvents(base.BaseTestCase):
                 cputune.pin_name(0): frozenset({1, 3, 4}),
                 cputune.pin_name(1): frozenset({1}),
             },
-            self.target.event_history.external,
+            self.guest.event_history.external,
         )
 
-    def test_pins_that_are_nobody_elses(self) -> None:
+    def test_known_pins_are_not_recorded(self) -> None:
         name = cputune.pin_name(0)
-        self.target.event_history.note({name: frozenset({1})})
+        self.guest.event_history.note({name: frozenset({1})})
         self.tunable('cputune.vcpupin0', '1')
-        # As before us, which a put-back writes, though it is not so now.
-        self.target.note_written(pins={1: frozenset({0})})
+        # The original pins, which a restore writes, though not in force.
+        self.guest.note_written(pins={1: frozenset({0})})
         self.tunable('cputune.vcpupin1', '0-1')
-        self.target.external = frozenset({cputune.pin_name(1)})
+        self.guest.external = frozenset({cputune.pin_name(1)})
         self.tunable('cputune.vcpupin1', '1')
-        self.assertEqual({}, self.target.event_history.external)
+        self.assertEqual({}, self.guest.event_history.external)
 
-    def test_what_is_no_set_of_cpus(self) -> None:
+    def test_invalid_cpu_set_is_not_recorded(self) -> None:
         for name in ('cputune.vcpupin0', 'cputune.emulatorpin'):
             self.enqueued.clear()
             self.assertEqual(['u'], self.tunable(name, ''))
-        self.assertEqual({}, self.target.event_history.external)
+        self.assertEqual({}, self.guest.event_history.external)
 
-    def test_a_tunable_that_we_never_write(self) -> None:
+    def test_tunable_that_is_never_written_enqueues_only(self) -> None:
         self.assertEqual(['u'], self.tunable('cputune.emulator_period', 1))
 
-    def test_a_domain_that_is_not_ours(self) -> None:
+    def test_event_of_an_unmanaged_domain_is_ignored(self) -> None:
         self.assertEqual([], self.tunable('cputune.vcpu_period', 1, 'x'))
 
-    def test_our_mark_is_no_news(self) -> None:
+    def test_change_of_the_metadata_copy_is_ignored(self) -> None:
         self.events._on_metadata(
             None, Domain('u'), 2, domain_metadata.URI, None
         )

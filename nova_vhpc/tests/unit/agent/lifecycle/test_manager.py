@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What must be put back is, some day; and nothing is written meanwhile."""
+"""Holds, restores and runs that end, seen by the whole guest manager."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ from unittest import mock
 import fixtures
 import libvirt
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Hold
 from nova_vhpc.agent.journal.record import VERSION, JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_queue
@@ -34,90 +34,92 @@ from nova_vhpc.tests.unit.agent.lifecycle.manager import (
 )
 
 
-class TestPutBack(ManagerTestCase):
-    def test_late_events_of_our_writes_are_known_as_ours(self) -> None:
-        target = self.look()
-        self.made.set_shares('u', 20)
-        self.made.pause()
+class PauseTest(ManagerTestCase):
+    def test_restored_shares_are_recorded_as_the_agents(self) -> None:
+        guest = self.look()
+        self.manager.set_shares('u', 20)
+        self.manager.pause()
         self.drain()
         self.assert_put_back()
-        self.assertEqual({20, 1024}, target.event_history.written_shares)
+        self.assertEqual({20, 1024}, guest.event_history.written_shares)
 
-    def test_late_events_of_period_and_quota_are_known_too(self) -> None:
-        target = self.look()
+    def test_period_and_quota_are_recorded_as_the_agents(self) -> None:
+        guest = self.look()
         tune = model.CpuTune(period_us=30_000, quota_us=30_000)
-        self.made.write(target, tune)
+        self.manager.write(guest, tune)
         self.drain()
         for name in (cputune.PERIOD, cputune.QUOTA):
-            self.assertTrue(target.event_history.wrote(name, 30_000))
-        self.assertFalse(target.event_history.wrote(cputune.PERIOD, 30_001))
+            self.assertTrue(guest.event_history.wrote(name, 30_000))
+        self.assertFalse(guest.event_history.wrote(cputune.PERIOD, 30_001))
 
-    def test_the_mark_is_there_again_after_it(self) -> None:
-        """Without it a migration takes our values along for the VM's own."""
+    def test_metadata_copy_is_written_again_after_resume(self) -> None:
+        """Otherwise a migration would take agent values for original ones."""
         self.write(self.look())
-        self.made.pause()
+        self.manager.pause()
         self.drain()
         self.assert_put_back()
-        self.made.resume()
-        self.write(self.made.guests['u'])
-        self.assertIsNotNone(self.domain.mark)
+        self.manager.resume()
+        self.write(self.manager.guests['u'])
+        self.assertIsNotNone(self.domain.metadata_xml)
 
-    def test_also_after_one_that_was_half_done(self) -> None:
+    def test_metadata_copy_is_written_again_after_a_failed_restore(
+        self,
+    ) -> None:
         self.write(self.look())
         refuse = JournalError('read-only')
-        with mock.patch.object(self.records, 'remove', side_effect=refuse):
-            self.made.pause()
+        with mock.patch.object(self.journal, 'remove', side_effect=refuse):
+            self.manager.pause()
             self.drain()
-        self.assertIsNone(self.domain.mark)
-        self.made.resume()
+        self.assertIsNone(self.domain.metadata_xml)
+        self.manager.resume()
         self.write(self.look())
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.assertIsNotNone(self.domain.mark)
+        self.assertIsNotNone(self.domain.metadata_xml)
 
 
-class TestRestored(ManagerTestCase):
-    """On an operator's word: left alone until the agent is resumed."""
+class RestoredTest(ManagerTestCase):
+    """A guest restored by an operator is not written until resume."""
 
     def assert_left_alone(self) -> None:
-        target = self.look()
-        self.write(target)
-        self.made.set_shares('u', 7)
+        guest = self.look()
+        self.write(guest)
+        self.manager.set_shares('u', 7)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.assertEqual('restored', target.hands_off)
+        self.assertEqual('restored', guest.hands_off)
 
     def assert_written_after_resume(self) -> None:
-        self.made.resume()
-        self.write(self.made.guests['u'])
+        self.manager.resume()
+        self.write(self.manager.guests['u'])
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
         self.domain.id += 1
         self.assertEqual('', self.look().hands_off)
 
-    def test_also_after_a_restart(self) -> None:
+    def test_restored_guest_is_not_written_after_a_restart(self) -> None:
         self.write(self.look())
-        self.made.restore_one('u').result(PATIENCE_S)
+        self.manager.restore_one('u').result(PATIENCE_S)
         self.domain.id = 2
         self.assert_left_alone()
         self.assert_written_after_resume()
 
-    def test_also_after_opting_out_and_in_again(self) -> None:
+    def test_restored_guest_is_not_written_after_opting_in_again(self) -> None:
         self.write(self.look())
-        self.made.restore_one('u').result(PATIENCE_S)
+        self.manager.restore_one('u').result(PATIENCE_S)
         specs, self.domain.specs = self.domain.specs, {}
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
         self.domain.specs = specs
         self.assert_left_alone()
         self.assert_written_after_resume()
 
 
-class TestOptingOut(ManagerTestCase):
-    def test_while_it_migrates_and_then_does_not(self) -> None:
-        target = self.look()
-        self.write(target)
+class OptingOutTest(ManagerTestCase):
+    def test_opting_out_during_a_migration_restores_after_it(self) -> None:
+        guest = self.look()
+        self.write(guest)
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
-        self.assertIn(guest.Hold.MIGRATING, target.holds)
+        self.assertIn(Hold.MIGRATING, guest.holds)
         self.domain.specs = {}
         self.reconcile()
         self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
@@ -126,53 +128,57 @@ class TestOptingOut(ManagerTestCase):
         self.assert_put_back()
 
 
-class TestLeaving(ManagerTestCase):
+class LeavingTest(ManagerTestCase):
     def assert_not_written(self) -> None:
-        self.write(self.made.guests['u'])
-        self.made.set_shares('u', 7)
+        self.write(self.manager.guests['u'])
+        self.manager.set_shares('u', 7)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
 
-    def test_found_after_nova_has_said_so(self) -> None:
-        self.made.restore_before_migration(frozenset({'u'}))
+    def test_guest_adopted_after_nova_reports_a_migration_is_held(
+        self,
+    ) -> None:
+        self.manager.restore_before_migration(frozenset({'u'}))
         self.assertEqual('leaving', self.look().hands_off)
         self.assert_not_written()
-        self.made.restore_before_migration(frozenset())
-        self.write(self.made.guests['u'])
+        self.manager.restore_before_migration(frozenset())
+        self.write(self.manager.guests['u'])
         self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
 
-    def test_paused_and_resumed(self) -> None:
+    def test_resume_does_not_end_the_hold_of_a_migration(self) -> None:
         self.look()
-        self.made.restore_before_migration(frozenset({'u'}))
-        self.made.pause()
+        self.manager.restore_before_migration(frozenset({'u'}))
+        self.manager.pause()
         self.drain()
-        self.made.resume()
+        self.manager.resume()
         self.assert_not_written()
 
-    def test_restored_by_an_operator_and_staying(self) -> None:
+    def test_end_of_a_migration_does_not_end_an_operators_restore(
+        self,
+    ) -> None:
         self.look()
-        self.made.restore_before_migration(frozenset({'u'}))
-        self.made.restore_one('u')
-        self.made.restore_before_migration(frozenset())
+        self.manager.restore_before_migration(frozenset({'u'}))
+        self.manager.restore_one('u')
+        self.manager.restore_before_migration(frozenset())
         self.drain()
         self.assert_not_written()
 
-    def test_found_in_the_very_moment(self) -> None:
-        """Neither saw the other: the next tick does."""
-        target = self.look()
-        self.made._context.permission.leaving = frozenset({'u'})
-        self.made.restore_before_migration(frozenset({'u'}))
-        self.assertEqual('leaving', target.hands_off)
-        self.made.restore_before_migration(frozenset())
+    def test_guest_missed_by_adoption_is_held_at_the_next_tick(self) -> None:
+        """Adoption and tick missed each other: the next tick holds it."""
+        guest = self.look()
+        self.manager._context.permission.leaving = frozenset({'u'})
+        self.manager.restore_before_migration(frozenset({'u'}))
+        self.assertEqual('leaving', guest.hands_off)
+        self.manager.restore_before_migration(frozenset())
 
-    def test_found_while_paused(self) -> None:
-        self.made.pause()
+    def test_guest_adopted_while_paused_is_held_until_resume(self) -> None:
+        self.manager.pause()
         self.assertEqual('paused', self.look().hands_off)
-        self.made.resume()
-        self.assertTrue(self.made.guests['u'].free_to_write)
+        self.manager.resume()
+        self.assertTrue(self.manager.guests['u'].free_to_write)
 
 
-class TestInvalidForNow(ManagerTestCase):
-    """libvirt calls many a refusal an invalid operation."""
+class InvalidOperationTest(ManagerTestCase):
+    """libvirt raises "invalid operation" for ended and running domains."""
 
     def no_cgroup(self) -> Any:
         return mock.patch.object(
@@ -184,75 +190,77 @@ class TestInvalidForNow(ManagerTestCase):
             ),
         )
 
-    def test_a_vm_that_runs_is_not_gone(self) -> None:
-        target = self.look()
-        self.write(target)
+    def test_running_guest_is_kept_after_an_invalid_operation(self) -> None:
+        guest = self.look()
+        self.write(guest)
         with self.no_cgroup():
             self.reconcile()
-            self.assertIn('not mounted', self.made.refused['u'])
-        self.assertIs(target, self.made.guests['u'])
-        self.assertEqual(('u',), self.records.uuids())
+            self.assertIn('not mounted', self.manager.refused['u'])
+        self.assertIs(guest, self.manager.guests['u'])
+        self.assertEqual(('u',), self.journal.uuids())
         self.reconcile()
-        self.assertEqual({}, self.made.refused)
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertEqual({}, self.manager.refused)
+        self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assert_put_back()
 
-    def test_why_it_is_not_taken_in(self) -> None:
+    def test_domain_is_refused_after_an_invalid_operation(self) -> None:
         with self.no_cgroup():
             self.reconcile()
-        self.assertEqual({}, self.made.guests)
-        self.assertIn('not mounted', self.made.refused['u'])
+        self.assertEqual({}, self.manager.guests)
+        self.assertIn('not mounted', self.manager.refused['u'])
         self.reconcile()
-        self.assertEqual({'u'}, self.made.guests.keys())
-        self.assertEqual({}, self.made.refused)
+        self.assertEqual({'u'}, self.manager.guests.keys())
+        self.assertEqual({}, self.manager.refused)
 
-    def test_a_run_that_has_ended(self) -> None:
-        target = self.look()
-        self.write(target)
+    def test_guest_is_forgotten_if_its_run_has_ended(self) -> None:
+        guest = self.look()
+        self.write(guest)
         with self.no_cgroup():
             self.domain.id = -1
             self.reconcile()
-        self.assertEqual({}, self.made.guests)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual({}, self.manager.guests)
+        self.assertEqual((), self.journal.uuids())
 
 
-class TestAway(ManagerTestCase):
-    """No libvirt, just after it has said of some domain that it is gone."""
+class ConnectionLostTest(ManagerTestCase):
+    """The connection is lost just after a call about an ended domain."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.made = self.make(workers=1)
-        self.target = self.look()
-        self.write(self.target)
-        self.made.executor.submit('other', self.ask_for_one_that_is_gone)
+        self.manager = self.make(workers=1)
+        self.guest = self.look()
+        self.write(self.guest)
+        self.manager.executor.submit('other', self.ask_for_one_that_is_gone)
         self.drain()
-        self.made.connection._conn = None
+        self.manager.connection._conn = None
 
     def ask_for_one_that_is_gone(self) -> None:
-        """The binding keeps the last error of each thread."""
+        """Leave an error behind: the binding keeps one per thread."""
         conn = libvirt.open('test:///default')
         self.assertRaises(
             libvirt.libvirtError, conn.lookupByUUIDString, str(uuid.uuid4())
         )
 
-    def test_nobody_is_taken_for_gone(self) -> None:
-        tried = self.made.restore_one('u')
+    def test_lost_connection_does_not_mean_that_a_domain_has_ended(
+        self,
+    ) -> None:
+        tried = self.manager.restore_one('u')
         self.drain()
         self.assertEqual(
             'no connection to qemu:///system', tried.result(PATIENCE_S)
         )
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertIs(self.target, self.made.guests['u'])
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertIs(self.guest, self.manager.guests['u'])
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_what_is_open_is_told_at_the_end(self) -> None:
-        self.assertFalse(self.made.stop(0.3))
-        self.assertEqual(('u',), self.records.uuids())
+    def test_stop_reports_a_guest_left_without_a_connection(self) -> None:
+        self.assertFalse(self.manager.stop(0.3))
+        self.assertEqual(('u',), self.journal.uuids())
 
 
-class TestLeftByAnEarlierAgent(ManagerTestCase):
-    """It was killed, and this one ends before it has looked at the VM."""
+class LeftByEarlierAgentTest(ManagerTestCase):
+    """An earlier agent crashed; this one ends before it adopts the guest."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -270,95 +278,97 @@ class TestLeftByAnEarlierAgent(ManagerTestCase):
         )
         self.runs = 42
         self.write(self.look())
-        self.made = self.make()
-        self.made.connection._conn = None
+        self.manager = self.make()
+        self.manager.connection._conn = None
 
-    def test_it_is_said_to_be_left(self) -> None:
-        self.assertFalse(self.made.stop(PATIENCE_S))
-        self.assertEqual(('u',), self.records.uuids())
+    def test_stop_reports_a_guest_left_by_an_earlier_agent(self) -> None:
+        self.assertFalse(self.manager.stop(PATIENCE_S))
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_also_if_the_record_is_torn(self) -> None:
+    def test_stop_reports_a_running_domain_with_a_torn_record(self) -> None:
         pathlib.Path(self.state, 'journal', 'u.json').write_text('{')
-        self.assertFalse(self.made.stop(PATIENCE_S))
+        self.assertFalse(self.manager.stop(PATIENCE_S))
 
-    def test_one_that_has_ended_is_not_left(self) -> None:
+    def test_stop_ignores_a_record_of_a_stopped_domain(self) -> None:
         self.runs = 0
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(PATIENCE_S))
 
-    def test_one_that_was_restarted_is_not_left(self) -> None:
+    def test_stop_ignores_a_record_of_an_earlier_run(self) -> None:
         with mock.patch.object(self.host, 'start_ticks', return_value=9):
-            self.assertTrue(self.made.stop(PATIENCE_S))
+            self.assertTrue(self.manager.stop(PATIENCE_S))
 
-    def test_one_that_a_newer_agent_knows_is_not_ours_to_tell(self) -> None:
+    def test_stop_ignores_a_newer_agents_record(self) -> None:
         file = pathlib.Path(self.state, 'journal', 'u.json')
         file.write_text(json.dumps({'version': VERSION + 1}))
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(PATIENCE_S))
 
-    def test_a_dry_run_leaves_it_as_it_says(self) -> None:
-        self.made = self.make(dry_run=True)
-        self.assertTrue(self.made.stop(PATIENCE_S))
+    def test_stop_of_a_dry_run_reports_nothing_left(self) -> None:
+        self.manager = self.make(dry_run=True)
+        self.assertTrue(self.manager.stop(PATIENCE_S))
 
 
-class TestRestarted(ManagerTestCase):
-    """A VM that was restarted, and nobody has looked at it yet."""
+class RestartedTest(ManagerTestCase):
+    """The domain was started again, and not reconciled yet."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.target = self.look()
-        self.made.write(self.target, model.CpuTune(8_000, 8_000, 2048))
+        self.guest = self.look()
+        self.manager.write(self.guest, model.CpuTune(8_000, 8_000, 2048))
         self.drain()
         self.domain.id += 1
         self.domain.values = dict(fake_libvirt.ORIGINAL)
-        self.domain.mark = None
+        self.domain.metadata_xml = None
         self.domain.written.clear()
 
-    def test_no_window_writes_to_the_new_run(self) -> None:
-        self.assertFalse(self.made.set_shares('u', 20))
+    def test_window_does_not_write_to_the_new_run(self) -> None:
+        self.assertFalse(self.manager.set_shares('u', 20))
         self.drain()
-        found = self.made.guests['u']
-        self.assertIsNot(self.target, found)
+        found = self.manager.guests['u']
+        self.assertIsNot(self.guest, found)
         self.assertEqual(1024, found.original.parameters[cputune.SHARES])
         self.assertEqual([], self.domain.written)
 
-    def test_no_tick_writes_to_the_new_run(self) -> None:
-        self.made.write(self.target, model.CpuTune(9_000, 9_000))
+    def test_tick_does_not_write_to_the_new_run(self) -> None:
+        self.manager.write(self.guest, model.CpuTune(9_000, 9_000))
         self.drain()
         self.assertEqual([], self.domain.written)
-        self.assertIsNot(self.target, self.made.guests['u'])
+        self.assertIsNot(self.guest, self.manager.guests['u'])
 
-    def test_what_it_was_is_not_put_into_the_new_run(self) -> None:
-        """Which may be of another flavor, and be none of ours."""
+    def test_restore_does_not_write_to_the_new_run(self) -> None:
+        """The new run may have another flavor, and not be managed."""
         for choice in ('respect', 'override'):
-            self.made._policy._options.foreign_changes = choice
+            self.manager._policy._options.foreign_changes = choice
             now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
             self.domain.values = dict(now)
             log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-            tried = self.made.restore_one('u').result(PATIENCE_S)
+            tried = self.manager.restore_one('u').result(PATIENCE_S)
             self.assertEqual(restore_queue.GONE, tried)
             self.assertEqual([], self.domain.written)
             self.assertEqual(now, self.domain.values)
-            self.assertNotIn('somebody', log.output)
-            # Found as the new run, it is written, and started once more.
-            self.made.resume()
+            self.assertNotIn('external change', log.output)
+            # The new run is adopted and written; the domain starts again.
+            self.manager.resume()
             self.write(self.look())
             self.domain.id += 1
-            self.domain.mark = None
+            self.domain.metadata_xml = None
             self.domain.written.clear()
 
-    def test_nor_is_the_new_run_lost_that_was_found_before(self) -> None:
-        """A pause has seen the old one, and a look came in between."""
+    def test_restore_of_the_old_run_keeps_the_new_guest(self) -> None:
+        """The new run was adopted between pause and restore."""
         found = self.look()
         self.write(found)
         self.domain.written.clear()
-        tried = self.made._restore_queue.submit(self.target, guest.Hold.PAUSED)
+        tried = self.manager._restore_queue.submit(self.guest, Hold.PAUSED)
         self.assertEqual(restore_queue.GONE, tried.result(PATIENCE_S))
         self.assertEqual([], self.domain.written)
-        self.assertIs(found, self.made.guests['u'])
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertIs(found, self.manager.guests['u'])
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_nobody_has_changed_what_is_new(self) -> None:
+    def test_check_does_not_take_the_new_run_for_an_external_change(
+        self,
+    ) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.made._policy.check(self.target)
-        self.assertNotIn('somebody', log.output)
-        self.assertEqual(frozenset(), self.target.external)
+        self.manager._policy.check(self.guest)
+        self.assertNotIn('external change', log.output)
+        self.assertEqual(frozenset(), self.guest.external)
         self.assertEqual([], self.domain.written)

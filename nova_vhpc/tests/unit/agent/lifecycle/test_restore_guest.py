@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A VM that may migrate next is put back, and says that it was ours."""
+"""Restores of guests, and the copy for the destination of a migration."""
 
 from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Hold
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
@@ -28,77 +28,83 @@ PINS = (frozenset({0}), frozenset({1}))
 LEAVING = frozenset({'u'})
 
 
-class SettledCase(manager_case.ManagerTestCase):
+class RestoreGuestCase(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.target = self.look()
+        self.guest = self.look()
 
     def pin(self) -> None:
-        self.made.write(self.target, model.CpuTune(vcpu_pins=PINS))
+        self.manager.write(self.guest, model.CpuTune(vcpu_pins=PINS))
         self.drain()
 
     def leave(self) -> None:
-        self.made.restore_before_migration(LEAVING)
+        self.manager.restore_before_migration(LEAVING)
         self.drain()
 
     def copy(self) -> JournalRecord:
-        text = self.domain.mark.partition('>')[2].rpartition('<')[0]
-        return JournalRecord.from_json(text, 'mark')
+        text = self.domain.metadata_xml.partition('>')[2].rpartition('<')[0]
+        return JournalRecord.from_json(text, 'metadata')
 
-    def assert_settled(self) -> None:
+    def assert_copy_for_destination(self) -> None:
         self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertEqual((), self.records.uuids())
+        self.assertEqual((), self.journal.uuids())
         self.assertTrue(self.copy().restored)
         self.assertTrue(self.copy().is_floating)
 
 
-class TestSettled(SettledCase):
+class MigrationCopyTest(RestoreGuestCase):
     def setUp(self) -> None:
         super().setUp()
         self.pin()
 
-    def test_before_it_leaves(self) -> None:
+    def test_metadata_copy_stays_for_a_migration(self) -> None:
         self.assertFalse(self.copy().restored)
         self.leave()
-        self.assert_settled()
+        self.assert_copy_for_destination()
 
-    def test_on_an_operators_word_however_often(self) -> None:
+    def test_metadata_copy_stays_after_every_restore_by_an_operator(
+        self,
+    ) -> None:
         for _ in range(2):
-            self.made.restore_one('u')
+            self.manager.restore_one('u')
             self.drain()
-            self.assert_settled()
+            self.assert_copy_for_destination()
 
-    def test_pins_of_another_host_that_mean_nothing_here(self) -> None:
-        self.made.pause()
+    def test_agent_pins_from_another_host_get_a_metadata_copy(self) -> None:
+        self.manager.pause()
         self.drain()
         self.domain.id += 1
         self.domain.extra = test_adoption.PINS.format('0-1', '0-1')
-        self.target = self.look()
-        self.made.resume()
-        self.assertIsNone(self.domain.mark)
+        self.guest = self.look()
+        self.manager.resume()
+        self.assertIsNone(self.domain.metadata_xml)
         self.leave()
-        self.assert_settled()
+        self.assert_copy_for_destination()
 
-    def test_it_stays(self) -> None:
+    def test_copy_is_for_a_crash_again_once_the_guest_stays(self) -> None:
         self.leave()
-        self.made.restore_before_migration(frozenset())
+        self.manager.restore_before_migration(frozenset())
         self.pin()
         self.assertFalse(self.copy().restored)
-        self.made.pause()
+        self.manager.pause()
         self.drain()
         self.assert_put_back()
 
-    def test_not_longer_than_the_agent(self) -> None:
+    def test_copy_for_a_migration_is_removed_when_the_agent_stops(
+        self,
+    ) -> None:
         self.leave()
-        self.made.stop(manager_case.PATIENCE_S)
+        self.manager.stop(manager_case.PATIENCE_S)
         self.assert_put_back()
 
-    def test_said_if_it_is_longer_than_the_agent(self) -> None:
+    def test_stop_reports_a_copy_that_could_not_be_removed(self) -> None:
         self.leave()
         self.domain.refuse = self.refuse
-        self.assertFalse(self.made.stop(0.3))
+        self.assertFalse(self.manager.stop(0.3))
 
-    def test_tried_again_at_the_end(self) -> None:
+    def test_removal_of_the_copy_is_retried_while_the_agent_stops(
+        self,
+    ) -> None:
         self.leave()
         refusals = iter(range(2))
 
@@ -107,99 +113,99 @@ class TestSettled(SettledCase):
                 self.refuse()
 
         self.domain.refuse = refuse
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
-    def test_not_when_it_opts_out(self) -> None:
+    def test_copy_is_removed_if_the_server_opts_out(self) -> None:
         self.leave()
         self.domain.specs = {}
         self.reconcile()
         self.assert_put_back()
 
-    def test_no_call_that_hangs_in_a_migration(self) -> None:
+    def test_copy_is_not_touched_during_a_migration(self) -> None:
         self.leave()
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
-        self.assertIn(guest.Hold.MIGRATING, self.target.holds)
+        self.assertIn(Hold.MIGRATING, self.guest.holds)
         self.domain.refuse = self.refuse
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
 
-    def test_nothing_is_to_be_said_without_pins(self) -> None:
-        self.made.pause()
+    def test_guest_that_was_never_pinned_gets_no_copy(self) -> None:
+        self.manager.pause()
         self.drain()
-        self.made.resume()
-        self.made.write(self.target, manager_case.TUNE)
+        self.manager.resume()
+        self.manager.write(self.guest, manager_case.TUNE)
         self.drain()
         self.leave()
         self.assert_put_back()
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
 
 
-class TestNotOurs(SettledCase):
-    """What we have not written is not put back."""
+class NeverWrittenTest(RestoreGuestCase):
+    """Values that the agent has not written are not restored."""
 
     def pause(self) -> None:
         self.domain.written.clear()
-        self.made.pause()
+        self.manager.pause()
         self.drain()
 
-    def test_of_a_vm_that_we_never_wrote_to(self) -> None:
+    def test_guest_that_was_never_written_is_not_restored(self) -> None:
         self.domain.values[cputune.QUOTA] = 50_000
         self.domain.pins[0] = (True, False)
         self.pause()
         self.assertEqual([], self.domain.written)
 
-    def test_pins_of_one_that_we_have_not_pinned(self) -> None:
-        """Their elements would stay in the XML, and migrate."""
-        self.made.write(self.target, manager_case.TUNE)
+    def test_pins_that_were_never_written_are_not_restored(self) -> None:
+        """Pin elements would stay in the XML, and migrate."""
+        self.manager.write(self.guest, manager_case.TUNE)
         self.drain()
         self.pause()
         self.assertNotIn('pin', self.domain.written)
         self.assert_put_back()
 
 
-class TestInVain(SettledCase):
-    """libvirt says that it has done what it has not."""
+class RestoreWithoutEffectTest(RestoreGuestCase):
+    """libvirt reports success for a call that did nothing."""
 
-    def test_said_and_tried_again(self) -> None:
+    def test_restore_is_retried_if_libvirt_did_nothing(self) -> None:
         self.pin()
         with mock.patch.object(self.domain, 'pinVcpuFlags'):
-            done = self.made.restore_one('u')
-            said = done.result(manager_case.PATIENCE_S)
-        self.assertIn('vcpupin 0 is [0], not [0, 1]', said)
-        self.assertEqual(('u',), self.records.uuids())
+            attempt = self.manager.restore_one('u')
+            outcome = attempt.result(manager_case.PATIENCE_S)
+        self.assertIn('vcpupin 0 is [0], not [0, 1]', outcome)
+        self.assertEqual(('u',), self.journal.uuids())
         self.reconcile()
-        self.assert_settled()
+        self.assert_copy_for_destination()
 
 
-class TestPinsOfSomebody(SettledCase):
-    """They go along as they are, as without us."""
+class ExternalPinsTest(RestoreGuestCase):
+    """Pins that an operator set migrate as they are."""
 
-    def by_hand(self) -> None:
+    def set_external_pins(self) -> None:
         self.domain.pins = [(False, True)] * 2
         self.domain.extra = test_adoption.PINS.format(1, 1)
         self.look()
 
-    def assert_theirs(self) -> None:
+    def assert_external_pins(self) -> None:
         self.assertEqual([(False, True)] * 2, self.domain.pins)
-        self.assertIsNone(self.domain.mark)
+        self.assertIsNone(self.domain.metadata_xml)
 
-    def test_of_a_vm_that_we_have_not_pinned(self) -> None:
-        self.by_hand()
+    def test_external_pins_of_an_unpinned_guest_need_no_copy(self) -> None:
+        self.set_external_pins()
         self.leave()
-        self.assert_theirs()
+        self.assert_external_pins()
 
-    def test_of_one_that_we_have(self) -> None:
-        self.by_hand()
+    def test_external_pins_are_restored_without_a_copy(self) -> None:
+        self.set_external_pins()
         self.pin()
         self.assertNotEqual([(False, True)] * 2, self.domain.pins)
         self.leave()
-        self.assert_theirs()
+        self.assert_external_pins()
 
-    def test_of_one_that_was_put_back_for_them(self) -> None:
+    def test_external_pins_after_a_restore_remove_the_copy(self) -> None:
         self.pin()
-        self.made.restore_one('u')
+        self.manager.restore_one('u')
         self.drain()
-        self.assert_settled()
-        self.by_hand()
-        self.assert_theirs()
+        self.assert_copy_for_destination()
+        self.set_external_pins()
+        self.assert_external_pins()

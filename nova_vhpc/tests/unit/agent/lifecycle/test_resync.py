@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""All are looked at, again and again, without events."""
+"""All domains are reconciled periodically, without events."""
 
 import dataclasses
 import gc
@@ -46,7 +46,7 @@ class Host:
         return [test_events.Domain('a'), test_events.Domain('b')]
 
 
-class TestResync(base.BaseTestCase):
+class ResyncTest(base.BaseTestCase):
     def start(self, period_s: float) -> resync.Resync:
         journal = store.Journal(tempfile.mkdtemp())
         journal.prepare()
@@ -82,7 +82,7 @@ class TestResync(base.BaseTestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.005)
 
-    def test_again_and_again(self) -> None:
+    def test_all_domains_are_enqueued_periodically(self) -> None:
         self.start(0.02)
         self.wait_for(lambda: len(self.enqueued) >= 9)
         self.assertEqual({'a', 'b', 'u'}, set(self.enqueued[:3]))
@@ -91,8 +91,8 @@ class TestResync(base.BaseTestCase):
         self.assertIn(test_store.UUID, self.forgotten)
         self.assertFalse(self.guests.is_unmanaged('gone', (1, 1)))
 
-    def test_who_runs_comes_before_journal_of_who_does_not(self) -> None:
-        """They are many after a power failure, and each takes its time."""
+    def test_running_domains_come_before_records_of_stopped_ones(self) -> None:
+        """After a power failure there are many, and each takes time."""
         seen: list[int] = []
         made = self.start(1e6)
         made._restore_queue.forget_record = lambda uuid: seen.append(
@@ -102,19 +102,17 @@ class TestResync(base.BaseTestCase):
         self.wait_for(lambda: bool(seen))
         self.assertEqual([3], seen)
 
-    def test_the_record_of_one_of_ours_goes_when_it_is_found_gone(
-        self,
-    ) -> None:
-        """A call about it may still wait, and meet its next run."""
+    def test_record_of_a_guest_is_left_to_its_reconcile(self) -> None:
+        """A waiting call about the guest may reach its next run."""
         self.start(0.02)
         self.wait_for(lambda: len(self.forgotten) > 1)
         self.assertEqual({test_store.UUID}, set(self.forgotten))
 
-    def test_memory_of_what_died_in_cycles(self) -> None:
-        """Few objects that hold much, as of connections that failed."""
+    def test_objects_in_reference_cycles_are_collected(self) -> None:
+        """A failed connection leaves few objects that hold much memory."""
 
         class Cycle:
-            """Dies with nobody noticing."""
+            """An object in a reference cycle."""
 
         self.addCleanup(gc.enable)
         gc.disable()
@@ -125,12 +123,12 @@ class TestResync(base.BaseTestCase):
         self.start(0.02)
         self.wait_for(lambda: dead() is None)
 
-    def test_all_at_once_on_a_new_connection(self) -> None:
+    def test_new_connection_enqueues_all_domains_at_once(self) -> None:
         made = self.start(1e6)
         made.wake()
         self.wait_for(lambda: len(self.enqueued) == 3)
 
-    def test_ends_while_it_waits(self) -> None:
+    def test_thread_ends_while_it_waits(self) -> None:
         made = self.start(1e6)
         self.permission.ending.set()
         made.wake()

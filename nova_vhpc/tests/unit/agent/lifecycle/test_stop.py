@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""All is put back at the end, as far as it goes in a few seconds."""
+"""Stopping restores all guests, as far as possible in a few seconds."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from unittest import mock
 
 import libvirt
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Hold
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import manager, restore_queue
@@ -29,33 +29,35 @@ PATIENCE_S = manager_case.PATIENCE_S
 WISH = manager_case.TUNE
 
 
-class TestStop(manager_case.ManagerTestCase):
-    def test_a_first_record_that_is_just_being_written(self) -> None:
-        target = self.look()
+class StopTest(manager_case.ManagerTestCase):
+    def test_guest_whose_first_record_is_being_written_is_restored(
+        self,
+    ) -> None:
+        guest = self.look()
         inside, go = threading.Event(), threading.Event()
-        save = self.records.save
+        save = self.journal.save
 
         def slow(record: JournalRecord) -> None:
             inside.set()
             go.wait(PATIENCE_S)
             save(record)
 
-        self.records.save = slow
-        self.made.write(target, WISH)
+        self.journal.save = slow
+        self.manager.write(guest, WISH)
         self.assertTrue(inside.wait(PATIENCE_S))
         stopped: list[bool] = []
         stop = threading.Thread(
-            target=lambda: stopped.append(self.made.stop(PATIENCE_S))
+            target=lambda: stopped.append(self.manager.stop(PATIENCE_S))
         )
         stop.start()
-        while guest.Hold.STOPPING not in target.holds and stop.is_alive():
+        while Hold.STOPPING not in guest.holds and stop.is_alive():
             time.sleep(0.001)
         go.set()
         stop.join()
         self.assertEqual([True], stopped)
         self.assert_put_back()
 
-    def test_a_refusal_is_tried_again(self) -> None:
+    def test_refused_restore_is_retried(self) -> None:
         self.write(self.look())
         refusals = iter(range(4))
 
@@ -65,55 +67,55 @@ class TestStop(manager_case.ManagerTestCase):
 
         self.domain.refuse = refuse
         with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertTrue(self.made.stop(PATIENCE_S))
+            self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assert_put_back()
 
-    def test_libvirtd_was_just_started_anew(self) -> None:
-        """Nobody has looked at the VMs over the new connection yet."""
-        target = self.look()
-        self.write(target)
+    def test_guest_is_restored_over_a_new_connection(self) -> None:
+        """No guest was reconciled over the new connection yet."""
+        guest = self.look()
+        self.write(guest)
         old = mock.Mock()
         for name in dir(self.domain):
             if not name.startswith('_'):
                 getattr(old, name).side_effect = fake_libvirt.error(
                     libvirt.VIR_ERR_INTERNAL_ERROR, 'client socket is closed'
                 )
-        target.domain = old
+        guest.domain = old
         with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertTrue(self.made.stop(PATIENCE_S))
+            self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assert_put_back()
 
-    def test_what_others_wrote_at_the_last_moment_stays(self) -> None:
+    def test_external_change_at_the_last_moment_stays(self) -> None:
         self.write(self.look())
         self.domain.values[cputune.SHARES] = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assertEqual(
             {**fake_libvirt.ORIGINAL, cputune.SHARES: 333}, self.domain.values
         )
-        self.assertTrue(self.records.load('u').is_handed_back)
+        self.assertTrue(self.journal.load('u').is_handed_back)
 
-    def test_also_what_a_window_has_written_over(self) -> None:
-        target = self.look()
-        self.made.set_shares('u', 20)
-        target.event_history.external_shares = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
+    def test_external_shares_replaced_by_a_window_are_restored(self) -> None:
+        guest = self.look()
+        self.manager.set_shares('u', 20)
+        guest.event_history.external_shares = 333
+        self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assertEqual(333, self.domain.values[cputune.SHARES])
 
-    def test_unless_our_values_go_over_theirs(self) -> None:
-        self.made = self.make(foreign_changes='override')
+    def test_external_change_is_overridden_with_the_option(self) -> None:
+        self.manager = self.make(foreign_changes='override')
         self.write(self.look())
         self.domain.values[cputune.SHARES] = 333
-        self.assertTrue(self.made.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
 
-    def test_what_is_left_is_said(self) -> None:
+    def test_guest_that_is_not_restored_is_reported(self) -> None:
         self.write(self.look())
         self.domain.refuse = self.refuse
-        self.assertFalse(self.made.stop(0.3))
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertFalse(self.manager.stop(0.3))
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_one_that_ends_meanwhile_is_none_that_is_left(self) -> None:
-        """As all do that are shut down with their host."""
+    def test_guest_that_ends_meanwhile_is_not_reported(self) -> None:
+        """As all domains do when their host shuts down."""
         self.write(self.look())
 
         def end() -> None:
@@ -123,38 +125,36 @@ class TestStop(manager_case.ManagerTestCase):
             )
 
         self.domain.refuse = end
-        self.assertTrue(self.made.stop(PATIENCE_S))
-        self.assertEqual((), self.records.uuids())
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertEqual((), self.journal.uuids())
 
-    def test_one_that_hangs_holds_up_no_other(self) -> None:
-        """With one thread, and long before ``call_deadline``."""
+    def test_guest_that_hangs_delays_no_other(self) -> None:
+        """Even with one thread, and long before ``call_deadline``."""
         other = fake_libvirt.Domain('other')
-        self.made = self.make(workers=1, call_deadline=PATIENCE_S)
-        self.made.connection.get().domains['other'] = other
+        self.manager = self.make(workers=1, call_deadline=PATIENCE_S)
+        self.manager.connection.get().domains['other'] = other
         self.write(self.look())
-        self.made.enqueue('other')
+        self.manager.enqueue('other')
         self.drain()
-        self.write(self.made.guests['other'])
+        self.write(self.manager.guests['other'])
         # The one that hangs comes first.
-        self.assertEqual(['u', 'other'], list(self.made.guests))
+        self.assertEqual(['u', 'other'], list(self.manager.guests))
         go = threading.Event()
         self.addCleanup(go.set)
         self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
         other.refuse = go.set
         with mock.patch.object(manager, 'STOP_DEADLINE_S', 0.1):
-            self.assertTrue(self.made.stop(PATIENCE_S / 2))
+            self.assertTrue(self.manager.stop(PATIENCE_S / 2))
         self.assertEqual(fake_libvirt.ORIGINAL, other.values)
         self.assert_put_back()
 
-    def test_beside_one_that_hangs_others_are_tried_again(
-        self,
-    ) -> None:
+    def test_other_guests_are_retried_while_one_hangs(self) -> None:
         other = fake_libvirt.Domain('other')
-        self.made.connection.get().domains['other'] = other
+        self.manager.connection.get().domains['other'] = other
         self.write(self.look())
-        self.made.enqueue('other')
+        self.manager.enqueue('other')
         self.drain()
-        self.write(self.made.guests['other'])
+        self.write(self.manager.guests['other'])
         go = threading.Event()
         self.addCleanup(go.set)
         self.domain.refuse = lambda: self.assertTrue(go.wait(PATIENCE_S))
@@ -166,17 +166,17 @@ class TestStop(manager_case.ManagerTestCase):
 
         other.refuse = refuse
         with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertFalse(self.made.stop(0.5))
+            self.assertFalse(self.manager.stop(0.5))
         self.assertEqual(fake_libvirt.ORIGINAL, other.values)
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertEqual(('u',), self.journal.uuids())
 
-    def test_nobody_waits_for_what_will_not_be_tried(self) -> None:
+    def test_attempt_that_will_not_run_is_finished(self) -> None:
         hung = threading.Event()
         self.addCleanup(hung.set)
-        target = self.look()
-        self.write(target)
+        guest = self.look()
+        self.write(guest)
         self.domain.refuse = lambda: hung.wait(PATIENCE_S)
-        tried = self.made.restore_one('u')
+        tried = self.manager.restore_one('u')
         self.assertIsNotNone(tried)
-        self.assertFalse(self.made.stop(0.3))
+        self.assertFalse(self.manager.stop(0.3))
         self.assertEqual(restore_queue.ENDING, tried.result(timeout=0))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""No write without the journal, none through a closed gate."""
+"""No write without journal, metadata copy and write permission."""
 
 import pathlib
 import tempfile
@@ -23,7 +23,8 @@ from oslotest import base
 from nova_vhpc.agent import context
 from nova_vhpc.agent.actuators import libvirt_cputune, weights
 from nova_vhpc.agent.external_changes import misdirected_writes
-from nova_vhpc.agent.guests import guest, quarantine, write_permission
+from nova_vhpc.agent.guests import quarantine, write_permission
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune, executor
 from nova_vhpc.agent.lifecycle import writer
@@ -41,7 +42,7 @@ WISH = model.CpuTune(5_000, 2_500)
 
 
 class Link:
-    """A connection that stands."""
+    """A connection that is up."""
 
     up = True
 
@@ -59,7 +60,7 @@ class Link:
 
 
 class WriterCase(base.BaseTestCase):
-    """A writer, and one VM in a libvirt of memory."""
+    """A writer, and one guest in an in-memory libvirt."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -67,9 +68,9 @@ class WriterCase(base.BaseTestCase):
         self.journal = store.Journal(str(self.state))
         self.journal.prepare()
         self.domain = policy_case.Domain()
-        self.target = self.make()
+        self.guest = self.make()
         self.guests = test_registry.make()
-        self.guests.add(self.target)
+        self.guests.add(self.guest)
         self.permission = write_permission.WritePermission(dry_run=False)
         self.deadline = 60.0
         self.quarantine = quarantine.Quarantine(
@@ -107,44 +108,42 @@ class WriterCase(base.BaseTestCase):
             self.enqueued.append,
         )
 
-    def make(self) -> guest.Guest:
-        target = test_guest.make()
-        target.domain = self.domain
-        target.original = cputune.read(self.domain)
-        target.set_expected(target.original)
-        return target
+    def make(self) -> Guest:
+        guest = test_guest.make()
+        guest.domain = self.domain
+        guest.original = cputune.read(self.domain)
+        guest.set_expected(guest.original)
+        return guest
 
     def write(self) -> dict[str, int]:
-        self.writer.write(self.target, WISH, 2_500)
+        self.writer.write(self.guest, WISH, 2_500)
         self.assertTrue(self.executor.drain(60.0))
         return self.domain.values
 
 
-class TestWriter(WriterCase):
-    def test_journalled_and_marked_before_it_is_written(self) -> None:
+class WriterTest(WriterCase):
+    def test_journal_and_metadata_are_written_first(self) -> None:
         original = dict(self.domain.values)
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
         record = self.journal.load('u')
         self.assertEqual(original, record.original.parameters)
         self.assertTrue(self.domain.has_metadata_copy)
-        self.assertEqual(1, self.target.writes)
-        self.assertEqual(2_500, self.target.in_force.quota_us)
+        self.assertEqual(1, self.guest.writes)
+        self.assertEqual(2_500, self.guest.in_force.quota_us)
 
-    def test_windows_go_on_without_libvirt_where_the_file_is_proven(
-        self,
-    ) -> None:
+    def test_window_writes_the_file_while_libvirt_hangs(self) -> None:
         path = self.state / 'cpu.weight'
         path.write_text('7')
-        self.target.weight_file = cgroup_weight.WeightFile(path)
-        self.target.journalled = self.target.has_metadata_copy = True
-        self.target.written = {cputune.SHARES: frozenset({9})}
+        self.guest.weight_file = cgroup_weight.WeightFile(path)
+        self.guest.journalled = self.guest.has_metadata_copy = True
+        self.guest.written = {cputune.SHARES: frozenset({9})}
         lost = fake_libvirt.refused('lost')
         with mock.patch.object(self.connection, 'get', side_effect=lost):
             self.assertRaises(
                 libvirt.libvirtError, self.writer.set_shares, 'u', 9
             )
             self.assertEqual('7', path.read_text())
-            self.target.weight_file.proven = True
+            self.guest.weight_file.proven = True
             self.assertTrue(self.writer.set_shares('u', 9))
         self.assertEqual('9', path.read_text())
 
@@ -155,8 +154,8 @@ class TestWriter(WriterCase):
         self.assertEqual((), self.journal.uuids())
         self.assertFalse(self.domain.has_metadata_copy)
 
-    def test_without_its_mark_nothing_is_written(self) -> None:
-        """Or it would go to another host with our values for its own."""
+    def test_nothing_is_written_without_the_metadata_copy(self) -> None:
+        """Otherwise a migration would take agent values for original ones."""
         refused = fake_libvirt.refused('busy')
         with mock.patch.object(
             self.domain, 'setMetadata', side_effect=refused
@@ -178,37 +177,39 @@ class TestWriter(WriterCase):
             self.assertEqual(shares, self.domain.values[cputune.SHARES])
             self.assertEqual(is_new, self.domain.has_metadata_copy)
 
-    def test_not_over_a_change_that_nobody_has_looked_at(self) -> None:
-        """What stands in the journal must be what the VM had."""
+    def test_unseen_change_is_not_overwritten(self) -> None:
+        """The journal must hold the guest's original settings."""
         self.domain.values[cputune.QUOTA] = 20_000
         self.assertEqual(20_000, self.write()[cputune.QUOTA])
         self.assertFalse(self.writer.set_shares('u', 7))
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual(['u', 'u'], self.enqueued)
         self.assertEqual((), self.journal.uuids())
-        self.target.original = cputune.read(self.domain)
+        self.guest.original = cputune.read(self.domain)
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
         self.assertEqual(
             20_000, self.journal.load('u').original.parameters[cputune.QUOTA]
         )
 
-    def test_in_a_dry_run(self) -> None:
+    def test_dry_run_writes_nothing(self) -> None:
         self.permission.dry_run = True
         self.assert_nothing_is_written()
 
-    def test_while_paused(self) -> None:
+    def test_nothing_is_written_while_paused(self) -> None:
         self.permission.paused = True
         self.assert_nothing_is_written()
         self.permission.paused = False
         self.assertEqual(2_500, self.write()[cputune.QUOTA])
 
-    def test_at_the_end(self) -> None:
+    def test_nothing_is_written_while_the_agent_ends(self) -> None:
         self.permission.ending.set()
         self.assert_nothing_is_written()
 
-    def test_to_a_vm_whose_lock_was_waited_for(self) -> None:
-        """The gate closes while the writers wait for the VM's lock."""
-        lock, gate_ = self.target.lock, self.permission
+    def test_nothing_is_written_if_permission_ends_during_the_wait(
+        self,
+    ) -> None:
+        """The permission ends while writers wait for the guest's lock."""
+        lock, gate_ = self.guest.lock, self.permission
 
         class Lock:
             def acquire(self, timeout: float = -1) -> bool:
@@ -224,7 +225,7 @@ class TestWriter(WriterCase):
             def __exit__(self, *args: object) -> None:
                 self.release()
 
-        self.target.lock = Lock()
+        self.guest.lock = Lock()
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
         self.assertTrue(gate_.ending.is_set())
         gate_.ending.clear()
@@ -233,38 +234,40 @@ class TestWriter(WriterCase):
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual((), self.journal.uuids())
 
-    def test_to_a_vm_that_is_leaving(self) -> None:
-        self.target.holds.add(guest.Hold.LEAVING)
+    def test_leaving_guest_is_not_written(self) -> None:
+        self.guest.holds.add(Hold.LEAVING)
         self.assert_nothing_is_written()
 
-    def test_to_a_vm_of_an_earlier_run(self) -> None:
+    def test_guest_of_an_earlier_run_is_not_written(self) -> None:
         self.guests.add(self.make())
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
 
-    def test_nothing_is_written_without_a_journal(self) -> None:
+    def test_nothing_is_written_without_the_journal(self) -> None:
         (self.state / 'journal').rmdir()
         (self.state / 'journal').write_text('in the way')
         self.assertEqual(50_000, self.write()[cputune.QUOTA])
-        self.assertEqual(1, self.target.failures.count)
+        self.assertEqual(1, self.guest.failures.count)
         self.assertFalse(self.domain.has_metadata_copy)
 
-    def test_a_refusal_is_counted_and_the_domain_looked_at(self) -> None:
+    def test_refusal_is_counted_and_enqueues_the_guest(self) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:
             raise fake_libvirt.refused('no')
 
         self.domain.setSchedulerParametersFlags = refuse
         self.write()
-        self.assertEqual(1, self.target.failures.count)
-        self.assertTrue(self.target.uncertain)
+        self.assertEqual(1, self.guest.failures.count)
+        self.assertTrue(self.guest.uncertain)
         self.assertEqual(['u'], self.enqueued)
         self.assertEqual(1, len(self.connection.failures))
 
-    def test_so_is_one_as_invalid_of_a_vm_that_runs(self) -> None:
-        """Or it is tried again at each tick, for ever, and nobody is told."""
+    def test_invalid_operation_of_a_running_guest_counts_as_failure(
+        self,
+    ) -> None:
+        """Otherwise each tick would retry it, without a log line."""
         for active, failures in ((False, 0), (True, 1)):
             self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active)
             self.write()
-            self.assertEqual(failures, self.target.failures.count)
+            self.assertEqual(failures, self.guest.failures.count)
 
     def refuse(self, code: int, active: bool) -> None:
         def refuse(values: dict[str, int], flags: int) -> None:
@@ -273,7 +276,7 @@ class TestWriter(WriterCase):
         self.domain.setSchedulerParametersFlags = refuse
         self.domain.isActive = lambda: active
 
-    def test_a_vm_that_ends_in_its_window_is_no_failure(self) -> None:
+    def test_guest_that_ends_in_its_window_is_no_failure(self) -> None:
         for code in (
             libvirt.VIR_ERR_NO_DOMAIN,
             libvirt.VIR_ERR_OPERATION_INVALID,
@@ -282,21 +285,21 @@ class TestWriter(WriterCase):
             self.assertFalse(self.writer.set_shares('u', 7))
         self.assertEqual(['u', 'u'], self.enqueued)
 
-    def test_what_is_invalid_for_a_vm_that_runs_is_one(self) -> None:
+    def test_window_of_a_running_guest_raises_on_invalid_operation(
+        self,
+    ) -> None:
         self.refuse(libvirt.VIR_ERR_OPERATION_INVALID, active=True)
         self.assertRaises(libvirt.libvirtError, self.writer.set_shares, 'u', 7)
 
-    def test_shares_of_the_tick_are_known_before_they_are_in_force(
-        self,
-    ) -> None:
+    def test_shares_are_recorded_before_they_are_in_force(self) -> None:
         known: list[set[int]] = []
         write = self.domain.setSchedulerParametersFlags
 
         def note(values: dict[str, int], flags: int) -> None:
-            known.append(set(self.target.event_history.written_shares))
+            known.append(set(self.guest.event_history.written_shares))
             write(values, flags)
 
         self.domain.setSchedulerParametersFlags = note
-        self.writer.write(self.target, model.CpuTune(shares=7))
+        self.writer.write(self.guest, model.CpuTune(shares=7))
         self.assertTrue(self.executor.drain(60.0))
         self.assertEqual([{7}], known)

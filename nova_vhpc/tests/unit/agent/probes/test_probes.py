@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Every probe against roots of our own."""
+"""Every probe reads fake /proc, /sys and cgroup files."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ class ProbeCase(base.BaseTestCase):
         )
 
     def put(self, path: str, text: str) -> pathlib.Path:
-        """Write in place: readers keep files open."""
+        """Write a file in place, because readers keep it open."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -119,7 +119,7 @@ class TestSchedstat(ProbeCase):
             self.stat(2, 5_000, 1_000, 1)
             self.assertIsNone(reader.read())
             self.stat(2, 7_000, 1_000, 2)
-            # Only since the last one that was sound.
+            # The difference from the last valid content.
             self.assertEqual((0.0, 2.0), reader.read().run_us)
             reader.close()
 
@@ -141,7 +141,7 @@ class TestSchedstat(ProbeCase):
         self.assertIsNone(reader.read())
         reader.close()
 
-    def test_check(self) -> None:
+    def test_check_names_missing_or_unused_schedstat(self) -> None:
         probe = schedstat.SchedstatProbe(self.host)
         self.assertIn('schedstat', probe.check())
         self.put('proc/self/schedstat', '0 0 0\n')
@@ -176,7 +176,7 @@ class TestCpuStat(ProbeCase):
         self.put('cgroup/g1/cpu.stat', V2_STAT.format(300))
         self.assertEqual(100.0, reader.read().latency_us)
 
-    def test_check(self) -> None:
+    def test_check_names_a_missing_cpu_controller(self) -> None:
         probe = cpu_stat.CpuStatProbe(self.host)
         self.assertIn('no cpu controller', probe.check())
         self.put('cgroup/cgroup.controllers', 'io cpu\n')
@@ -281,7 +281,7 @@ class TestIo(ProbeCase):
 
 
 class Fake:
-    """A probe that covers what it is told."""
+    """A probe that covers the given parts of the latency."""
 
     def __init__(self, covers: set[str], reason: str | None = None) -> None:
         self.covers = frozenset(covers)

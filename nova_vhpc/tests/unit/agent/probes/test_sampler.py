@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Readings become samples."""
+"""Tests of :mod:`nova_vhpc.agent.probes.sampler`."""
 
 from oslotest import base
 
@@ -20,7 +20,7 @@ from nova_vhpc.control import model
 
 
 class Sync:
-    """Gives what it was given."""
+    """A reader that returns the given readings."""
 
     def __init__(self, *readings: probe_base.SyncReading | None) -> None:
         self.readings = list(readings)
@@ -30,11 +30,11 @@ class Sync:
 
 
 class Io(Sync):
-    """The same, of events."""
+    """A reader that returns the given numbers of events."""
 
 
 def ticks(reader: sampler.VmReader, number: int) -> list[model.Sample]:
-    """What is read in so many ticks of 100 ms."""
+    """Return the samples of a number of ticks of 100 ms."""
     return [
         reader.read(1_000_000 + tick * 100_000, 100_000)
         for tick in range(number)
@@ -84,7 +84,7 @@ class TestVmReader(base.BaseTestCase):
                 self.assertIsNone(sample.elapsed_us)
                 self.assertIsNone(sample.vcpu_wait_us)
             if tick > 1:
-                # The last ones stand.
+                # Otherwise the last values are returned again.
                 self.assertEqual(5.0, sample.sync_latency_us)
                 self.assertEqual(25.0, sample.io_events)
                 self.assertEqual(0.5, reader.run_us(100_000))
@@ -131,7 +131,7 @@ class TestVmReader(base.BaseTestCase):
     def test_reader_is_dead_if_a_nic_was_plugged_in_again(self) -> None:
         reader = sampler.VmReader(
             [Sync(None, *[READING] * 4)],
-            # One that never gave anything is no loss.
+            # A reader that never returned events does not make it dead.
             [Io(None, 5.0, 5.0, None, 5.0), Io(*[None] * 5)],
         )
         dead = []

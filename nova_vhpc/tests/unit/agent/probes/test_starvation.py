@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Waits that have not ended."""
+"""Waits that have not ended are counted."""
 
 import pathlib
 import tempfile
@@ -49,7 +49,10 @@ class StarvationTest(StarvationCase):
         self.now_ns = 0
 
     def read(self, ran=(0, 0), wait=(0, 0)):
-        """A read 100 ms after the last one; None where nothing is due."""
+        """Read 100 ms after the last read.
+
+        :returns: the corrected waits; None if no correction was due.
+        """
         self.now_ns += 100 * MS
         wait = list(wait)
         if not self.starvation.due():
@@ -57,28 +60,28 @@ class StarvationTest(StarvationCase):
         self.starvation.correct(ran, wait, self.now_ns)
         return wait
 
-    def until_looked(self):
-        """Read until the states have been looked at, which counts nothing."""
+    def read_until_checked(self):
+        """Read until the states were checked, which counts no wait."""
         while self.read() is None:
             pass
 
     def test_sleeping_thread_costs_one_check_in_ten_reads(self):
-        self.until_looked()
+        self.read_until_checked()
         looks = [self.read() for _ in range(30)]
         self.assertEqual(3, sum(look is not None for look in looks))
 
     def test_wait_is_counted_while_it_lasts(self):
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         for _ in range(25):
             self.assertEqual([0, 100 * MS], self.read())
 
     def test_counted_wait_is_not_counted_again_by_the_kernel(self):
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         for _ in range(5):
             self.read()
-        # The kernel counts 1.6 s at last, 0.5 s of which stand already.
+        # Finally the kernel counts 1.6 s, 0.5 s of which were counted here.
         self.assertEqual([0, 1100 * MS], self.read((0, 1), (0, 1600 * MS)))
         self.state(1, 'S')
         self.assertEqual([0, 0], self.read())
@@ -90,14 +93,14 @@ class StarvationTest(StarvationCase):
 
     def test_starved_thread_is_watched_after_it_has_run(self):
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         self.read()
         self.assertEqual([0, 0], self.read((0, 1), (0, 100 * MS)))
         self.assertEqual([0, 100 * MS], self.read())
 
     def test_thread_that_keeps_running_is_no_longer_watched(self):
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         self.read()
         self.read((0, 1), (0, 100 * MS))
         self.read((0, 1))
@@ -105,9 +108,10 @@ class StarvationTest(StarvationCase):
         self.assertEqual(1, sum(look is not None for look in looks))
 
     def test_wait_of_a_thread_that_changes_cpus_is_counted_once(self):
-        # Then the kernel counts what it has waited, and it waits on.
+        # At a change of CPU the kernel counts the wait so far; the thread
+        # goes on waiting.
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         for _ in range(4):
             self.read()
         self.assertEqual([0, 150 * MS], self.read((0, 0), (0, 550 * MS)))
@@ -115,9 +119,9 @@ class StarvationTest(StarvationCase):
         self.assertEqual([0, 20 * MS], self.read((0, 1), (0, 120 * MS)))
 
     def test_counted_wait_is_kept_until_the_kernel_counts_it(self):
-        # It ran and slept between the reads of schedstat and of its state.
+        # The thread ran and slept between the reads of schedstat and state.
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         for _ in range(3):
             self.read()
         self.state(1, 'S')
@@ -127,22 +131,22 @@ class StarvationTest(StarvationCase):
 
     def test_corrected_wait_is_never_negative(self):
         self.state(1, 'R')
-        self.until_looked()
+        self.read_until_checked()
         for _ in range(5):
             self.read()
         self.assertEqual([7, 0], self.read((1, 1), (7, 3)))
 
     def test_thread_that_runs_without_kernel_tick_does_not_wait(self):
-        # nohz_full: no tick brings its counters up to date.
+        # On a nohz_full CPU, no tick updates the thread's counters.
         self.state(0, 'R', utime=3)
-        self.until_looked()
+        self.read_until_checked()
         for utime in range(4, 9):
             self.state(0, 'R', utime=utime)
             self.assertEqual([0, 0], self.read())
 
     def test_ended_thread_does_not_wait(self):
         self.state(0, 'R')
-        self.until_looked()
+        self.read_until_checked()
         (self.tasks[0] / 'stat').write_text('')
         self.assertEqual([0, 0], self.read())
         (self.tasks[0] / 'stat').unlink()
@@ -171,7 +175,7 @@ class SchedstatTest(StarvationCase):
         for number in range(30):
             self.put(0, number * 1000, 0, number)
             readings.append(reader.read())
-        # Found within ten reads, then told of in each.
+        # The wait is found within ten reads, and then counted in each.
         waits = [reading.wait_us for reading in readings[12:]]
         self.assertTrue(all(one == 0 and two > 0 for one, two in waits))
         self.assertGreater(readings[-1].latency_us, 0)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""VMs that did not opt in: what the tick is shown of them."""
+"""Tests of :mod:`nova_vhpc.agent.probes.unmanaged`."""
 
 import pathlib
 import tempfile
@@ -25,7 +25,7 @@ UUID = '6f0c1c52-0000-4000-8000-000000000001'
 
 
 class Domain:
-    """Knows its shares, or refuses to tell."""
+    """A domain that returns its shares and pins, or raises without them."""
 
     def __init__(self, shares=1024, quota=-1, pins=((0, 1, 2, 3),) * 2):
         self.shares = shares
@@ -50,8 +50,8 @@ class Domain:
         }
 
 
-class TestNeighbours(base.TestCase):
-    """On a made-up /proc with one QEMU of two vCPUs."""
+class TestUnmanagedVms(base.TestCase):
+    """Reads a fake /proc with one QEMU process of two vCPUs."""
 
     def setUp(self):
         super().setUp()
@@ -68,26 +68,26 @@ class TestNeighbours(base.TestCase):
             task = process / 'task' / str(100 + vcpu)
             task.mkdir(parents=True)
             (task / 'comm').write_text(f'CPU {vcpu}/KVM\n')
-        self.stand(0, 0)
-        self.neighbours = unmanaged.UnmanagedVms(
+        self.set_schedstat(0, 0)
+        self.unmanaged_vms = unmanaged.UnmanagedVms(
             qemu_process.Processes(str(self.proc), str(self.proc / 'cgroup')),
             lambda: frozenset({0, 1, 2, 3}),
         )
 
-    def stand(self, run_ms, wait_ms):
+    def set_schedstat(self, run_ms, wait_ms):
         for vcpu in range(2):
             path = self.proc / '77/task' / str(100 + vcpu) / 'schedstat'
             path.write_text(f'{run_ms * 10**6} {wait_ms * 10**6} 5\n')
 
-    def look(self, now_us):
-        (view,) = self.neighbours.views(now_us)
+    def view(self, now_us):
+        (view,) = self.unmanaged_vms.views(now_us)
         return view
 
     def test_sample_has_run_and_wait_since_the_last_tick(self):
-        self.neighbours.follow(UUID, Domain(), 2)
-        self.look(1_000_000)
-        self.stand(40, 60)
-        view = self.look(1_100_000)
+        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.view(1_000_000)
+        self.set_schedstat(40, 60)
+        view = self.view(1_100_000)
         self.assertEqual((UUID, 2, 1024), (view.uuid, view.vcpus, view.shares))
         self.assertEqual((40_000.0, 40_000.0), view.sample.vcpu_run_us)
         self.assertEqual((60_000.0, 60_000.0), view.sample.vcpu_wait_us)
@@ -96,32 +96,32 @@ class TestNeighbours(base.TestCase):
     def test_sample_has_the_quota(self):
         # cgroup v1, v2, and a flavor's.
         for quota, share in ((-1, None), (2**64 // 1000, None), (5_000, 0.05)):
-            self.neighbours.follow(UUID, Domain(quota=quota), 2)
-            self.assertEqual(share, self.look(1).share)
+            self.unmanaged_vms.follow(UUID, Domain(quota=quota), 2)
+            self.assertEqual(share, self.view(1).share)
 
     def test_first_tick_has_no_sample(self):
-        self.neighbours.follow(UUID, Domain(), 2)
-        self.assertIsNone(self.look(1_000_000).sample.vcpu_run_us)
+        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.assertIsNone(self.view(1_000_000).sample.vcpu_run_us)
 
     def test_shares_are_unknown_if_libvirt_returns_none(self):
-        self.neighbours.follow(UUID, Domain(None), 2)
-        self.assertIsNone(self.look(1).shares)
+        self.unmanaged_vms.follow(UUID, Domain(None), 2)
+        self.assertIsNone(self.view(1).shares)
 
     def test_vm_with_dedicated_cpus_is_not_read(self):
-        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
-        self.assertEqual((), self.neighbours.views(1))
-        # Somebody pins it elsewhere.
-        self.neighbours.follow(UUID, Domain(pins=((3, 4), (5,))), 2)
-        self.assertEqual(1, self.look(1).vcpus)
-        self.neighbours.follow(UUID, Domain(pins=((4,), (5,))), 2)
-        self.assertEqual((), self.neighbours.views(1))
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.unmanaged_vms.views(1))
+        # An operator pins the VM elsewhere.
+        self.unmanaged_vms.follow(UUID, Domain(pins=((3, 4), (5,))), 2)
+        self.assertEqual(1, self.view(1).vcpus)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.assertEqual((), self.unmanaged_vms.views(1))
 
     def test_only_shared_vcpus_of_a_mixed_vm_are_read(self):
-        self.neighbours.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
-        self.look(1_000_000)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
+        self.view(1_000_000)
         path = self.proc / '77/task/101/schedstat'
         path.write_text(f'{30 * 10**6} {20 * 10**6} 5\n')
-        view = self.look(1_100_000)
+        view = self.view(1_100_000)
         self.assertEqual(1, view.vcpus)
         self.assertEqual((30_000.0,), view.sample.vcpu_run_us)
         self.assertEqual((20_000.0,), view.sample.vcpu_wait_us)
@@ -130,46 +130,46 @@ class TestNeighbours(base.TestCase):
         for pins, shown in (
             (((0, 1), (2, 5)), ({0, 1}, {2, 5})),
             (((4,), (0, 1)), ({0, 1},)),
-            # Of the second vCPU libvirt tells nothing.
+            # libvirt returns nothing about the second vCPU.
             (((0, 1),), None),
         ):
-            self.neighbours.follow(UUID, Domain(pins=pins), 2)
-            self.assertEqual(shown, self.look(1).vcpu_pins)
+            self.unmanaged_vms.follow(UUID, Domain(pins=pins), 2)
+            self.assertEqual(shown, self.view(1).vcpu_pins)
 
     def test_pins_are_unknown_if_libvirt_returns_none(self):
-        self.neighbours.follow(UUID, Domain(pins=None), 2)
-        view = self.look(1)
+        self.unmanaged_vms.follow(UUID, Domain(pins=None), 2)
+        view = self.view(1)
         self.assertEqual((2, None), (view.vcpus, view.vcpu_pins))
 
     def test_pins_of_unplugged_vcpus_do_not_count(self):
-        self.neighbours.follow(UUID, Domain(pins=((0,),) * 9), 2)
-        self.assertEqual(2, self.look(1).vcpus)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((0,),) * 9), 2)
+        self.assertEqual(2, self.view(1).vcpus)
 
     def test_vm_without_process_has_no_sample(self):
         other = UUID.replace('1', '2')
-        self.neighbours.follow(other, Domain(), 2)
-        self.assertIsNone(self.look(1).sample.elapsed_us)
+        self.unmanaged_vms.follow(other, Domain(), 2)
+        self.assertIsNone(self.view(1).sample.elapsed_us)
 
     def test_vm_that_ends_between_ticks_has_no_sample(self):
-        self.neighbours.follow(UUID, Domain(), 2)
-        self.look(1_000_000)
+        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.view(1_000_000)
         for vcpu in range(2):
             path = self.proc / '77/task' / str(100 + vcpu) / 'schedstat'
             path.write_text('')
-        self.assertIsNone(self.look(1_100_000).sample.vcpu_run_us)
+        self.assertIsNone(self.view(1_100_000).sample.vcpu_run_us)
 
     def test_forgotten_vm_is_not_listed(self):
-        self.neighbours.follow(UUID, Domain(), 2)
-        self.neighbours.forget(UUID)
-        self.neighbours.forget(UUID)
-        self.assertEqual((), self.neighbours.views(1))
+        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.unmanaged_vms.forget(UUID)
+        self.unmanaged_vms.forget(UUID)
+        self.assertEqual((), self.unmanaged_vms.views(1))
 
     def test_files_are_closed(self):
         fds = pathlib.Path('/proc/self/fd')
         before = len(list(fds.iterdir()))
         for _ in range(50):
-            self.neighbours.follow(UUID, Domain(), 2)
-            self.neighbours.views(1)
-        self.neighbours.forget(UUID)
-        self.neighbours.views(1)
+            self.unmanaged_vms.follow(UUID, Domain(), 2)
+            self.unmanaged_vms.views(1)
+        self.unmanaged_vms.forget(UUID)
+        self.unmanaged_vms.views(1)
         self.assertEqual(before, len(list(fds.iterdir())))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What exact means, and what happens where it cannot be."""
+"""Exact restores, and what happens if one is not possible."""
 
 from typing import Any
 from unittest import mock
@@ -26,7 +26,7 @@ from nova_vhpc.tests.unit.agent.libvirt import test_cputune
 
 
 class CpusetV1(test_cputune.Cgroup):
-    """Takes no pins to CPUs that are off; all vCPUs have some of ours.
+    """A domain in cgroup v1, which refuses pins to CPUs that are off.
 
     :ivar cpuset: CPUs that the domain's group has.
     """
@@ -48,7 +48,7 @@ class CpusetV1(test_cputune.Cgroup):
         super().pinVcpuFlags(vcpu, pin, flags)
 
 
-class TestCpusThatAreOff(base.BaseTestCase):
+class OfflineCpusTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain = CpusetV1(100_000, -1, 1e9)
@@ -66,8 +66,8 @@ class TestCpusThatAreOff(base.BaseTestCase):
             self.domain, original, cpuset=lambda: self.domain.cpuset
         )
 
-    def test_put_back_without_them(self) -> None:
-        """Rather than left with pins of ours; the kernel took them away."""
+    def test_pins_are_restored_without_cpus_that_are_off(self) -> None:
+        """The kernel took them away; agent pins would be worse."""
         with self.assertLogs(cputune_restore.LOG, 'WARNING') as logs:
             self.assertEqual((), self.restore({0, 1, 2, 3}, {1, 2}))
         self.assertEqual(
@@ -76,8 +76,8 @@ class TestCpusThatAreOff(base.BaseTestCase):
         )
         self.assertEqual(2, len(logs.output))
 
-    def test_put_back_without_those_that_came_back(self) -> None:
-        """The kernel keeps them from groups that were there before."""
+    def test_pins_are_restored_without_cpus_the_group_lacks(self) -> None:
+        """The kernel does not give CPUs back to existing groups."""
         self.domain.online = (True,) * 4
         self.domain.cpuset = frozenset({0, 3})
         with self.assertLogs(cputune_restore.LOG, 'WARNING'):
@@ -86,14 +86,14 @@ class TestCpusThatAreOff(base.BaseTestCase):
             [{0, 3}, {3}],
             [set(cputune.pin_cpus(pin)) for pin in self.domain.pins],
         )
-        # One that has come back, and one that is still off.
+        # One CPU is on again, another one is still off.
         self.domain.online = (True, True, True, False)
         with self.assertLogs(cputune_restore.LOG, 'WARNING'):
             self.assertEqual((), self.restore({0, 1, 3}, {0}))
         self.assertEqual({0}, set(cputune.pin_cpus(self.domain.pins[0])))
         self.assertRaises(libvirt.libvirtError, self.restore, {1}, {2})
 
-    def test_refused_where_none_is_left_or_for_another_reason(self) -> None:
+    def test_restore_raises_without_any_possible_cpu(self) -> None:
         self.assertRaises(libvirt.libvirtError, self.restore, {2}, {3})
         self.domain.online = (True,) * 4
         refused = fake_libvirt.refused('busy')
@@ -103,7 +103,7 @@ class TestCpusThatAreOff(base.BaseTestCase):
             self.assertRaises(libvirt.libvirtError, self.restore, {1}, {1})
         self.assertEqual(2, pinned.call_count)
 
-    def test_a_call_that_has_timed_out_is_the_last(self) -> None:
+    def test_restore_ends_after_a_call_that_timed_out(self) -> None:
         late = fake_libvirt.error(libvirt.VIR_ERR_OPERATION_TIMEOUT)
         with mock.patch.object(
             self.domain, 'pinVcpuFlags', side_effect=late
@@ -112,7 +112,7 @@ class TestCpusThatAreOff(base.BaseTestCase):
         pinned.assert_called_once()
 
 
-class TestRestore(base.BaseTestCase):
+class RestoreTest(base.BaseTestCase):
     @hypothesis.given(test_cputune.bandwidths, test_cputune.bandwidths)
     def test_restore_is_exact(
         self, old: tuple[int, int], new: tuple[int, int]
@@ -137,8 +137,8 @@ class TestRestore(base.BaseTestCase):
         self.assertEqual(-1, group.values[cputune.QUOTA])
         self.assertEqual((), left)
 
-    def test_no_limit_is_the_same_however_it_reads(self) -> None:
-        """As in a VM that came from a host with the other cgroup version."""
+    def test_no_limit_is_the_same_in_any_number(self) -> None:
+        """The guest came from a host with the other cgroup version."""
         for was, group in (
             (17_592_186_044_415, test_cputune.Cgroup(100_000, 5_000, 1e9)),
             (-1, test_cputune.CgroupV2(100_000, 5_000, 1e9)),
@@ -159,8 +159,8 @@ class TestRestore(base.BaseTestCase):
                 self.assertEqual((), cputune_restore.restore(group, original))
             write.assert_not_called()
 
-    def test_where_libvirt_tells_of_no_bandwidth(self) -> None:
-        """As on a kernel without it: pins are put back all the same."""
+    def test_pins_are_restored_without_bandwidth_control(self) -> None:
+        """The kernel may lack it."""
         group = test_cputune.Cgroup(100_000, -1, 1e9)
         original = cputune.Cputune(
             {}, ((test_cputune.BOTH),) * 2, test_cputune.BOTH, 2
@@ -169,17 +169,19 @@ class TestRestore(base.BaseTestCase):
         self.assertEqual((), cputune_restore.restore(group, original))
         self.assertEqual([(True, True)] * 2, group.pins)
 
-    def test_one_of_period_and_quota_is_somebody_elses(self) -> None:
+    def test_one_of_period_and_quota_is_restored_alone(self) -> None:
         for name in (cputune.PERIOD, cputune.QUOTA):
             group = test_cputune.Cgroup(100_000, 50_000, 1e9)
             before = cputune.read(group)
             group.values |= {cputune.PERIOD: 20_000, cputune.QUOTA: 10_000}
-            theirs = group.values[name]
+            external = group.values[name]
             left = cputune_restore.restore(group, before, frozenset({name}))
             self.assertEqual((), left)
-            self.assertEqual({**before.parameters, name: theirs}, group.values)
+            self.assertEqual(
+                {**before.parameters, name: external}, group.values
+            )
 
-    def test_released_values_are_left(self) -> None:
+    def test_unmanaged_fields_are_not_restored(self) -> None:
         group = test_cputune.Cgroup(100_000, -1, 1e9)
         before = cputune.read(group)
         group.values[cputune.SHARES] = 7
@@ -191,7 +193,7 @@ class TestRestore(base.BaseTestCase):
         self.assertEqual(7, group.values[cputune.SHARES])
         self.assertEqual(100_000, group.values[cputune.PERIOD])
 
-    def test_one_refused_call_holds_up_no_other(self) -> None:
+    def test_refused_call_does_not_stop_the_others(self) -> None:
         for name in ('setSchedulerParametersFlags', 'pinVcpuFlags'):
             group = test_cputune.Cgroup(100_000, -1, 1e9)
             before = cputune.read(group)
@@ -219,7 +221,7 @@ class TestRestore(base.BaseTestCase):
             self.assertLessEqual(len(left), 2, left)
             self.assertNotIn('vcpupin 1', ' '.join(left))
 
-    def test_no_more_is_asked_of_one_that_has_timed_out(self) -> None:
+    def test_restore_writes_nothing_after_a_timeout(self) -> None:
         group = test_cputune.Cgroup(100_000, -1, 1e9)
         before = cputune.read(group)
         group.values[cputune.SHARES] = 2

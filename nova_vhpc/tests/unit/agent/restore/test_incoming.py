@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What libvirt is told of a VM that comes from another host."""
+"""The XML of domains that come from another host."""
 
 import xml.etree.ElementTree as ElementTree
 from typing import Any
@@ -41,7 +41,7 @@ FLOATING = cputune.Cputune(
     EIGHT,
     8,
 )
-OURS = (
+AGENT_TUNE = (
     '<shares>40960</shares><period>20000</period><quota>8000</quota>'
     "<vcpupin vcpu='0' cpuset='6'/><vcpupin vcpu='1' cpuset='7'/>"
     "<emulatorpin cpuset='1'/>"
@@ -55,14 +55,14 @@ def copy(original: cputune.Cputune = FLOATING, **about: Any) -> JournalRecord:
 
 
 def domain(
-    tune: str = OURS,
+    tune: str = AGENT_TUNE,
     record: JournalRecord | str | None = None,
     vcpu: str = '<vcpu>2</vcpu>',
     spec: str = 'vhpc:workload',
     extra: str = '',
 ) -> str:
     text = record.to_json() if isinstance(record, JournalRecord) else record
-    ours = (
+    metadata_copy = (
         ''
         if text is None
         else f'<vhpc:journal xmlns:vhpc="{domain_metadata.URI}">'
@@ -73,13 +73,13 @@ def domain(
         f'<metadata><nova:instance xmlns:nova="{NOVA}"><nova:flavor>'
         f'<nova:extraSpecs><nova:extraSpec name="{spec}">parallel'
         '</nova:extraSpec></nova:extraSpecs></nova:flavor></nova:instance>'
-        f'{ours}</metadata><cputune>{tune}</cputune></domain>'
+        f'{metadata_copy}</metadata><cputune>{tune}</cputune></domain>'
     )
 
 
-class TestArrival(base.BaseTestCase):
+class IncomingTest(base.BaseTestCase):
     def settings(self, xml: str) -> dict[str, str]:
-        """Of the cputune that libvirt is told of."""
+        """Return the cputune elements of the changed XML."""
         changed = incoming.with_original_settings(xml, HERE) or ''
         root = ElementTree.fromstring(changed)
         self.assertIsNone(
@@ -93,7 +93,7 @@ class TestArrival(base.BaseTestCase):
             for element in root.findall('./cputune/*')
         }
 
-    def test_as_nova_has_made_it(self) -> None:
+    def test_incoming_xml_is_as_nova_made_it(self) -> None:
         self.assertEqual(
             {
                 'shares': '1024',
@@ -104,7 +104,7 @@ class TestArrival(base.BaseTestCase):
             self.settings(domain(record=copy(is_floating=True))),
         )
 
-    def test_what_somebody_took_over_stays(self) -> None:
+    def test_unmanaged_fields_stay(self) -> None:
         released = frozenset({cputune.QUOTA, cputune.PERIOD, 'vcpupin 1'})
         found = self.settings(
             domain(record=copy(is_floating=True, unmanaged_fields=released))
@@ -114,14 +114,14 @@ class TestArrival(base.BaseTestCase):
             ['vcpupin1'], [name for name in found if 'vcpupin' in name]
         )
 
-    def test_all_but_pins_of_one_that_was_put_back_stays(self) -> None:
+    def test_only_pins_of_a_restored_guest_change(self) -> None:
         found = self.settings(
             domain(record=copy(is_floating=True, restored=True))
         )
         self.assertEqual('40960', found['shares'])
         self.assertNotIn('vcpupin0', found)
 
-    def test_pins_by_hand_are_put_back_where_they_can_be(self) -> None:
+    def test_external_pins_are_restored_where_possible(self) -> None:
         by_hand = cputune.Cputune(
             {}, (frozenset({1, 6}), frozenset({6})), EIGHT, 8
         )
@@ -130,18 +130,18 @@ class TestArrival(base.BaseTestCase):
         self.assertNotIn('vcpupin1', found)
         self.assertEqual('40960', found['shares'])
 
-    def test_but_not_where_nova_gives_certain_cpus(self) -> None:
+    def test_pins_are_removed_if_nova_gives_a_cpuset(self) -> None:
         by_hand = cputune.Cputune({}, (frozenset({1}),) * 2, EIGHT, 8)
         vcpu = "<vcpu cpuset='2-3'>2</vcpu>"
         found = self.settings(domain(record=copy(by_hand), vcpu=vcpu))
         self.assertNotIn('vcpupin0', found)
 
-    def test_dedicated_cpus_are_novas(self) -> None:
+    def test_pins_of_dedicated_cpus_stay(self) -> None:
         tune = "<vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='3'/>"
         found = self.settings(domain(tune, copy(repin=False)))
         self.assertEqual({'vcpupin0': '2', 'vcpupin1': '3'}, found)
 
-    def test_a_copy_that_cannot_be_read_changes_nothing(self) -> None:
+    def test_unreadable_copy_raises(self) -> None:
         newer = copy().to_json().replace('"version": 1', '"version": 99')
         self.assertRaises(
             NewerVersion,
@@ -156,27 +156,27 @@ class TestArrival(base.BaseTestCase):
             HERE,
         )
 
-    def test_no_domain(self) -> None:
+    def test_invalid_xml_raises(self) -> None:
         for xml in ('', '<', '<domain/>', '<network><uuid>u</uuid></network>'):
             self.assertRaises(
                 ValueError, incoming.with_original_settings, xml, HERE
             )
 
 
-class TestLeftOver(base.BaseTestCase):
-    """Without a copy, as an agent that was stopped leaves a VM."""
+class WithoutCopyTest(base.BaseTestCase):
+    """A stopped agent leaves pins without a metadata copy."""
 
     ALL = "<vcpupin vcpu='0' cpuset='0-7'/><vcpupin vcpu='1' cpuset='0-7'/>"
 
     def changed(self, tune: str = ALL, **about: Any) -> str | None:
         return incoming.with_original_settings(domain(tune, **about), HERE)
 
-    def test_pins_that_cannot_be_here(self) -> None:
+    def test_pins_that_this_host_lacks_are_removed(self) -> None:
         changed = self.changed(f'<shares>9</shares>{self.ALL}') or ''
         self.assertNotIn('vcpupin', changed)
         self.assertIn('<shares>9</shares>', changed)
 
-    def test_pins_to_cpus_that_nova_gives_to_others_here(self) -> None:
+    def test_pins_to_cpus_of_other_guests_are_removed(self) -> None:
         here = "<vcpu cpuset='2-3'>2</vcpu>"
         for cpus in ('0-1', '0-3', '1-2'):
             pins = self.ALL.replace('0-7', cpus)
@@ -187,13 +187,13 @@ class TestLeftOver(base.BaseTestCase):
             pins = self.ALL.replace('0-7', cpus)
             self.assertIsNone(self.changed(pins, vcpu=here))
 
-    def test_all_others_are_somebodys(self) -> None:
+    def test_other_pins_stay(self) -> None:
         self.assertIsNone(self.changed(self.ALL.replace('7', '3')))
         self.assertIsNone(self.changed(self.ALL.replace('0-7', '6', 1)))
         self.assertIsNone(self.changed(spec='hw:cpu_policy'))
         self.assertIsNone(self.changed(extra='<numatune/>'))
         self.assertIsNone(self.changed('<shares>40960</shares>'))
 
-    def test_a_domain_without_metadata(self) -> None:
+    def test_domain_without_metadata_is_not_changed(self) -> None:
         xml = '<domain><uuid>u</uuid><cputune/></domain>'
         self.assertIsNone(incoming.with_original_settings(xml, HERE))

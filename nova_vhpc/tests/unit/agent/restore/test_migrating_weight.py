@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A window that is open when a migration begins does not stay open."""
+"""Weights of guests whose migration begins during a gang window."""
 
 import dataclasses
 import pathlib
@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
@@ -35,7 +35,7 @@ V2 = f'0::/{SCOPE}/libvirt/emulator\n'
 SHARES = '<cputune><shares>{}</shares></cputune>'
 
 
-class TestMigratingWeight(manager_case.ManagerTestCase):
+class MigratingWeightTest(manager_case.ManagerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.root = pathlib.Path(tempfile.mkdtemp())
@@ -46,8 +46,8 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.processes = qemu_process.Processes(
             str(self.root / 'proc'), str(self.root / 'cgroup')
         )
-        self.made._reconciler._context = dataclasses.replace(
-            self.made._context, processes=self.processes
+        self.manager._reconciler._context = dataclasses.replace(
+            self.manager._context, processes=self.processes
         )
         self.file = self.group(
             V1, 'cpu,cpuacct/machine/qemu-1-vm.libvirt-qemu'
@@ -61,10 +61,10 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         group.mkdir(parents=True)
         return group / name
 
-    def migrate(self, shares: int = 40_960) -> guest.Guest:
-        """Have a window open, and then a migration begin."""
+    def migrate(self, shares: int = 40_960) -> Guest:
+        """Open a window, then begin a migration."""
         self.look()
-        self.made.set_shares('u', shares)
+        self.manager.set_shares('u', shares)
         self.file.write_text(f'{shares}\n')
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         return self.look()
@@ -72,14 +72,14 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
     def weight(self) -> int:
         return int(self.file.read_text())
 
-    def test_favoured_or_starved(self) -> None:
+    def test_window_weight_is_restored_by_the_file(self) -> None:
         for shares in (40_960, 20):
             self.domain.job = 0
-            target = self.migrate(shares)
+            guest = self.migrate(shares)
             self.assertEqual(1024, self.weight())
-            self.assertEqual(1024, target.in_force.shares)
+            self.assertEqual(1024, guest.in_force.shares)
 
-    def test_below_a_scope_of_systemd(self) -> None:
+    def test_weight_below_a_systemd_scope_is_restored(self) -> None:
         below = self.group(V2, f'{SCOPE}/libvirt', 'cpu.weight')
         below.write_text('20')
         self.file = self.root / 'cgroup' / SCOPE / 'cpu.weight'
@@ -87,23 +87,23 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         self.assertEqual(1024, self.weight())
         self.assertEqual('20', below.read_text())
 
-    def test_what_is_not_ours(self) -> None:
+    def test_external_weight_stays(self) -> None:
         self.look()
-        self.made.set_shares('u', 20)
+        self.manager.set_shares('u', 20)
         self.file.write_text('77\n')
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.assertFalse(self.look().weight_restored_by_file)
         self.assertEqual(77, self.weight())
 
-    def test_without_a_control_group(self) -> None:
-        target = self.look()
-        self.made.set_shares('u', 20)
+    def test_guest_without_control_group_is_not_written(self) -> None:
+        guest = self.look()
+        self.manager.set_shares('u', 20)
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.look()
-        self.assertFalse(target.weight_restored_by_file)
+        self.assertFalse(guest.weight_restored_by_file)
 
     def killed(self, written: written_values.WrittenValues | None) -> int:
-        """An agent is killed in a window, then libvirt takes no writes.
+        """Kill the agent in a window; libvirt takes no writes after that.
 
         It does not tell either for how long, as where it waits for the VM.
 
@@ -111,49 +111,49 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
         :returns: the weight, once the next one has tried to put it back.
         """
         self.look()
-        self.made.set_shares('u', 20)
-        self.made._context.permission.ending.set()
+        self.manager.set_shares('u', 20)
+        self.manager._context.permission.ending.set()
         self.domain.values[cputune.SHARES] = 20
         self.file.write_text('20\n')
         self.domain.refuse = self.refuse
-        record = self.records.load('u')
-        self.records.save(dataclasses.replace(record, written=written))
-        restorer = recovery.Restorer(self.records, self.processes)
+        record = self.journal.load('u')
+        self.journal.save(dataclasses.replace(record, written=written))
+        restorer = recovery.Restorer(self.journal, self.processes)
         with mock.patch.object(self.domain, 'jobInfo', self.refuse):
             self.assertRaises(
                 libvirt.libvirtError, restorer.recover, self.domain
             )
         return self.weight()
 
-    def test_given_back_by_the_record(self) -> None:
+    def test_recorded_weight_is_restored(self) -> None:
         self.assertEqual(1024, self.killed({cputune.SHARES: frozenset({20})}))
 
-    def test_given_back_where_anything_may_be_ours(self) -> None:
-        """As after more weights than are noted one by one."""
+    def test_weight_is_restored_if_any_value_may_be_written(self) -> None:
+        """More weights were written than are recorded one by one."""
         self.assertEqual(1024, self.killed({cputune.SHARES: None}))
 
-    def test_not_given_back_what_is_somebody_elses(self) -> None:
+    def test_external_weight_is_not_restored(self) -> None:
         for written in ({cputune.SHARES: frozenset({30})}, {}):
             self.domain.refuse = lambda: None
             self.assertEqual(20, self.killed(written))
 
-    def test_not_into_a_file_that_libvirt_does_not_read(self) -> None:
+    def test_file_that_libvirt_does_not_read_is_not_written(self) -> None:
         self.killed({cputune.SHARES: None})
         self.file.write_text('77\n')
-        restorer = recovery.Restorer(self.records, self.processes)
+        restorer = recovery.Restorer(self.journal, self.processes)
         self.assertRaises(libvirt.libvirtError, restorer.recover, self.domain)
         self.assertEqual(77, self.weight())
 
-    def test_given_back_by_an_older_agents_record(self) -> None:
+    def test_older_agents_record_restores_the_weight(self) -> None:
         self.assertEqual(1024, self.killed(None))
 
-    def told(self) -> int:
-        """The weight that libvirt knows of; it reads the file for others."""
+    def known_to_libvirt(self) -> int:
+        """Return the weight in libvirt's XML; reads return the file's."""
         found = ElementTree.fromstring(self.domain.XMLDesc(0))
         return int(found.findtext('./cputune/shares', '0'))
 
-    def test_libvirt_is_told_though_the_agent_has_ended(self) -> None:
-        """Or systemd would begin the window anew, at a daemon-reload."""
+    def test_weight_is_written_to_libvirt_after_a_crash(self) -> None:
+        """Otherwise systemd would write it again at a daemon-reload."""
         domain = self.domain
         write = domain.setSchedulerParametersFlags
 
@@ -163,35 +163,35 @@ class TestMigratingWeight(manager_case.ManagerTestCase):
 
         domain.setSchedulerParametersFlags = tell
         self.migrate(20)
-        self.assertEqual(20, self.told())
+        self.assertEqual(20, self.known_to_libvirt())
         domain.values[cputune.SHARES] = self.weight()
         domain.refuse = self.refuse
-        self.assertFalse(self.made.stop(1.0))
+        self.assertFalse(self.manager.stop(1.0))
         domain.refuse = lambda: None
         domain.job = 0
         restorer = recovery.Restorer(
-            self.records, qemu_process.Processes('/x')
+            self.journal, qemu_process.Processes('/x')
         )
         self.assertIs(recovery.Outcome.RESTORED, restorer.recover(self.domain))
-        self.assertEqual(1024, self.told())
+        self.assertEqual(1024, self.known_to_libvirt())
         self.assert_put_back()
 
-    def test_libvirt_is_told_by_an_agent_that_ends(self) -> None:
-        target = self.migrate(20)
+    def test_weight_is_written_to_libvirt_while_the_agent_ends(self) -> None:
+        guest = self.migrate(20)
         self.domain.extra = SHARES.format(20)
         self.domain.values[cputune.SHARES] = self.weight()
         self.domain.written.clear()
         self.domain.job = 0
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assertIn('values', self.domain.written)
-        self.assertFalse(target.journalled)
+        self.assertFalse(guest.journalled)
 
-    def test_libvirt_is_told_when_it_stays(self) -> None:
-        target = self.migrate(20)
+    def test_weight_is_written_to_libvirt_if_the_guest_stays(self) -> None:
+        guest = self.migrate(20)
         self.assertEqual(20, self.domain.values[cputune.SHARES])
         self.domain.job = 0
         self.look()
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.assertEqual(frozenset(), target.external)
-        self.assertFalse(target.weight_restored_by_file)
-        self.assertTrue(self.made.set_shares('u', 40_960))
+        self.assertEqual(frozenset(), guest.external)
+        self.assertFalse(guest.weight_restored_by_file)
+        self.assertTrue(self.manager.set_shares('u', 40_960))

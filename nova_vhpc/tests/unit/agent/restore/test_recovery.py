@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What another host's agent, or this one, has said of a VM in its XML."""
+"""Recovery from a metadata copy of this host or another one."""
 
 import dataclasses
 import tempfile
@@ -32,7 +32,7 @@ ORIGINAL = cputune.Cputune(
 )
 
 
-class TestCopy(base.BaseTestCase):
+class MetadataCopyTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain = fake_libvirt.Domain()
@@ -50,33 +50,33 @@ class TestCopy(base.BaseTestCase):
         self.domain.written.clear()
         return self.restorer.recover(self.domain)
 
-    def test_pins_of_a_vm_that_floated_are_this_hosts(self) -> None:
-        """There it could use one CPU; here Nova gives all to guests."""
+    def test_floating_guest_gets_all_cpus_of_this_host(self) -> None:
+        """It had one CPU there; here Nova gives all CPUs to guests."""
         self.domain.pins = [(True, False)] * 2
         self.clean(is_floating=True)
         self.assertEqual([(True, True)] * 2, self.domain.pins)
 
-    def test_and_those_that_nova_gives_here(self) -> None:
+    def test_floating_guest_gets_the_cpuset_that_nova_gives(self) -> None:
         self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
         self.domain.pins = [(True, False)] * 2
         self.clean(is_floating=True)
         self.assertEqual([(False, True)] * 2, self.domain.pins)
 
-    def test_pins_of_somebody_stay_where_they_can(self) -> None:
+    def test_external_pins_are_restored_where_possible(self) -> None:
         self.domain.pins = [(False, True)] * 2
         self.clean()
         self.assertEqual([(True, False)] * 2, self.domain.pins)
 
-    def test_pins_that_are_not_ours_stay_as_they_came(self) -> None:
-        """Nova gives a guest with dedicated CPUs others on this host."""
+    def test_pins_that_no_agent_wrote_stay(self) -> None:
+        """Nova gives a guest with dedicated CPUs others on each host."""
         self.domain.pins = [(False, True)] * 2
         self.domain.values[cputune.SHARES] = 7
         self.clean(repin=False)
         self.assertEqual([(False, True)] * 2, self.domain.pins)
         self.assertNotEqual(7, self.domain.values[cputune.SHARES])
 
-    def test_pins_that_follow_the_hosts_cpus_are_not_written(self) -> None:
-        """One was switched off while no agent ran, and libvirt says so."""
+    def test_pins_of_unpinned_vcpus_are_not_written(self) -> None:
+        """A CPU was switched off while no agent ran."""
         everything = dataclasses.replace(ORIGINAL, vcpupins=(BOTH, BOTH))
         self.domain.values[cputune.SHARES] = 7
         self.domain.online = (True, False)
@@ -97,7 +97,7 @@ class TestCopy(base.BaseTestCase):
         self.assertNotIn('pin', self.domain.written)
 
     def came(self, **about: Any) -> list[tuple[bool, ...]]:
-        """The host's second CPU, to a VM that was pinned without it."""
+        """Switch on the second CPU after a guest was pinned without it."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         record = JournalRecord('u', 'vm', here, ORIGINAL, **about)
         found: list[tuple[bool, ...]] = []
@@ -113,21 +113,21 @@ class TestCopy(base.BaseTestCase):
             found += self.domain.pins
         return found
 
-    def test_a_cpu_that_came_while_no_agent_ran(self) -> None:
+    def test_cpu_switched_on_without_an_agent_is_added(self) -> None:
         self.assertEqual([(True, True)] * 4, self.came(is_floating=True))
 
-    def test_and_was_plugged_into_the_host(self) -> None:
+    def test_cpu_plugged_in_without_an_agent_is_added(self) -> None:
         self.domain.online = (True,) * 3
         self.assertEqual([(True,) * 3] * 4, self.came(is_floating=True))
 
-    def test_but_is_not_for_whom_somebody_has_pinned(self) -> None:
+    def test_new_cpu_is_not_added_to_external_pins(self) -> None:
         only = [(True, False)] * 4
         self.assertEqual(only, self.came())
         self.domain.vcpu = "<vcpu cpuset='0'>2</vcpu>"
         self.assertEqual(only, self.came(is_floating=True))
 
-    def test_not_what_another_run_was_started_with(self) -> None:
-        """libvirt carries out on it what has waited for this one."""
+    def test_restore_that_reached_another_run_is_reverted(self) -> None:
+        """libvirt applies calls that waited to the new run."""
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
         self.journal.save(
@@ -153,8 +153,8 @@ class TestCopy(base.BaseTestCase):
         self.assertEqual(resized, self.domain.values)
         self.assertEqual((), self.journal.uuids())
 
-    def test_who_has_no_pins_has_none_to_be_taken_back(self) -> None:
-        """Without pins a VM has the CPUs that are on, as we had written."""
+    def test_unpinned_vcpus_are_not_reverted(self) -> None:
+        """Such vCPUs have the online CPUs, which may equal written pins."""
         first = frozenset({0})
         written = {cputune.pin_name(0): frozenset({first})}
         for online, pin in ((True, False), first), ((True, True), BOTH):
@@ -168,22 +168,22 @@ class TestCopy(base.BaseTestCase):
             self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
             self.assertEqual(pin, cputune.pin_cpus(self.domain.pins[0]))
 
-    def test_nothing_but_pins_of_a_vm_that_was_put_back(self) -> None:
+    def test_only_pins_of_a_restored_guest_are_written(self) -> None:
         self.domain.pins = [(True, False)] * 2
         self.domain.values[cputune.SHARES] = 100
         self.clean(is_floating=True, restored=True)
         self.assertEqual(100, self.domain.values[cputune.SHARES])
         self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertIsNone(self.domain.mark)
+        self.assertIsNone(self.domain.metadata_xml)
 
-    def test_nothing_at_all_of_one_that_has_not_left(self) -> None:
+    def test_restored_guest_of_this_run_is_not_written(self) -> None:
         self.domain.values[cputune.SHARES] = 7
         outcome = self.clean(self.domain.id, restored=True)
         self.assertIs(recovery.Outcome.NOTHING, outcome)
-        self.assertEqual(['mark'], self.domain.written)
-        self.assertIsNone(self.domain.mark)
+        self.assertEqual(['metadata'], self.domain.written)
+        self.assertIsNone(self.domain.metadata_xml)
 
-    def test_nor_of_one_that_is_leaving(self) -> None:
+    def test_copy_of_a_restored_guest_that_is_leaving_is_kept(self) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.clean(self.domain.id, restored=True)
         self.assertEqual([], self.domain.written)

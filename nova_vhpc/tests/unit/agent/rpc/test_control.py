@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Control calls over a bus in memory, between old and new versions."""
+"""Control calls over an in-memory bus, between old and new versions."""
 
 import types
 import uuid
@@ -22,11 +22,11 @@ from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
-TOLD = {'restored': [], 'failed': {'s': 'busy'}, 'unknown': []}
+RESULT = {'restored': [], 'failed': {'s': 'busy'}, 'unknown': []}
 
 
 class Control:
-    """An agent that notes what it is asked."""
+    """An agent that records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -36,18 +36,18 @@ class Control:
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         self.calls.append(('pause', wait_s))
-        return TOLD
+        return RESULT
 
     def resume(self, server: str | None) -> None:
         self.calls.append(('resume', server))
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         self.calls.append(('restore', server, wait_s))
-        return TOLD
+        return RESULT
 
 
 class OldEndpoint:
-    """As the first release answers."""
+    """The endpoint of the first release."""
 
     target = messaging.Target(namespace=control.NAMESPACE, version='1.0')
 
@@ -78,11 +78,11 @@ class TestControl(base.BaseTestCase):
         self.addCleanup(server.wait)
         self.addCleanup(server.stop)
 
-    def test_waits_for_less_than_the_caller(self) -> None:
+    def test_agent_waits_for_less_than_the_callers_timeout(self) -> None:
         self.serve(control._Endpoint(self.control))
         call = self.client.call
-        self.assertEqual(TOLD, call(self.host, 'pause'))
-        self.assertEqual(TOLD, call(self.host, 'restore', server='s'))
+        self.assertEqual(RESULT, call(self.host, 'pause'))
+        self.assertEqual(RESULT, call(self.host, 'restore', server='s'))
         self.assertEqual({}, call(self.host, 'resume'))
         self.assertEqual({}, call(self.host, 'resume', server='s'))
         self.assertEqual(
@@ -95,7 +95,7 @@ class TestControl(base.BaseTestCase):
             self.control.calls,
         )
 
-    def test_an_older_agent(self) -> None:
+    def test_older_agent_is_called_with_its_version(self) -> None:
         self.serve(OldEndpoint())
         self.assertEqual({}, self.client.call(self.host, 'pause'))
         self.assertEqual(
@@ -111,7 +111,7 @@ class TestControl(base.BaseTestCase):
         )
         self.assertIn('cannot resume a single server', str(error))
 
-    def test_an_older_caller(self) -> None:
+    def test_older_caller_is_answered(self) -> None:
         self.serve(control._Endpoint(self.control))
         old = messaging.get_rpc_client(
             self.client._transport,
@@ -121,8 +121,10 @@ class TestControl(base.BaseTestCase):
                 version='1.0',
             ),
         ).prepare(server=self.host, timeout=60)
-        self.assertEqual({'answer': TOLD}, old.call({}, 'pause'))
-        self.assertEqual({'answer': TOLD}, old.call({}, 'restore', server='s'))
+        self.assertEqual({'answer': RESULT}, old.call({}, 'pause'))
+        self.assertEqual(
+            {'answer': RESULT}, old.call({}, 'restore', server='s')
+        )
         self.assertEqual(
             [
                 ('pause', control.WAIT_S),
@@ -131,7 +133,7 @@ class TestControl(base.BaseTestCase):
             self.control.calls,
         )
 
-    def test_nobody_makes_an_agent_wait_for_ever(self) -> None:
+    def test_wait_of_a_call_is_limited(self) -> None:
         endpoint = control._Endpoint(self.control)
         endpoint.pause(types.SimpleNamespace(), wait_s=1e9)
         endpoint.pause(types.SimpleNamespace(), wait_s=-1)
@@ -140,8 +142,8 @@ class TestControl(base.BaseTestCase):
             self.control.calls,
         )
 
-    def test_no_host_is_not_any_host(self) -> None:
-        """On RabbitMQ it is; the driver used here gives it to nobody."""
+    def test_call_without_a_host_is_refused(self) -> None:
+        """RabbitMQ would give the call to any agent; this driver to none."""
         error = self.assertRaises(
             control.ControlError, self.client.call, '', 'pause'
         )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The transport, and what is told when there can be none."""
+"""Tests of :mod:`nova_vhpc.agent.rpc.transport`."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import transport as messaging
+from nova_vhpc.agent.rpc import transport
 from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
@@ -45,20 +45,20 @@ class TransportTest(base.BaseTestCase):
             f'rabbit://u:{SECRET}@[::1/',
         ):
             error = self.assertRaises(
-                errors.ConfigError, messaging.get_transport, self.conf(url)
+                errors.ConfigError, transport.get_transport, self.conf(url)
             )
             self.assertIn('transport_url', str(error))
             self.assertNotIn(SECRET, str(error))
 
-            # As an operator sees it.
+            # nova-vhpc-ctl prints the same error to the operator.
             path = self.useFixture(fixtures.TempDir()).join('conf')
             pathlib.Path(path).write_text(f'[DEFAULT]\ntransport_url={url}\n')
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said):
+            stderr = io.StringIO()
+            with contextlib.redirect_stderr(stderr):
                 code = ctl.main(['--config-file', path, 'status'])
             self.assertEqual(2, code)
-            self.assertEqual(1, len(said.getvalue().splitlines()))
-            self.assertNotIn(SECRET, said.getvalue())
+            self.assertEqual(1, len(stderr.getvalue().splitlines()))
+            self.assertNotIn(SECRET, stderr.getvalue())
 
     def test_error_names_the_missing_library_of_a_driver(self) -> None:
         module = 'oslo_messaging._drivers.impl_kafka'
@@ -66,7 +66,7 @@ class TransportTest(base.BaseTestCase):
             sys.modules.pop(module, None)
             error = self.assertRaises(
                 errors.ConfigError,
-                messaging.get_transport,
+                transport.get_transport,
                 self.conf(f'kafka://u:{SECRET}@h/'),
             )
         self.assertIn('[DEFAULT]transport_url: its driver', str(error))
@@ -74,52 +74,50 @@ class TransportTest(base.BaseTestCase):
         self.assertNotIn(SECRET, str(error))
 
     def test_rabbit_options_are_set_for_rabbit_only(self) -> None:
-        transport = messaging.get_transport(self.conf('rabbit://h/'))
-        self.addCleanup(transport.cleanup)
-        options = transport._driver.conf.oslo_messaging_rabbit
+        made = transport.get_transport(self.conf('rabbit://h/'))
+        self.addCleanup(made.cleanup)
+        options = made._driver.conf.oslo_messaging_rabbit
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertTrue(options.amqp_auto_delete)
 
     def test_only_notification_queues_are_bounded(self) -> None:
-        transport = messaging.get_notification_transport(
-            self.conf('rabbit://h/')
-        )
-        self.addCleanup(transport.cleanup)
-        options = transport._driver.conf.oslo_messaging_rabbit
+        made = transport.get_notification_transport(self.conf('rabbit://h/'))
+        self.addCleanup(made.cleanup)
+        options = made._driver.conf.oslo_messaging_rabbit
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertFalse(options.amqp_auto_delete)
 
     def test_notifications_may_have_their_own_bus(self) -> None:
         conf = self.conf('rabbit://h/')
-        messaging.get_notification_transport(conf).cleanup()
+        transport.get_notification_transport(conf).cleanup()
         group = 'oslo_messaging_notifications'
         conf.set_override('transport_url', 'rabbit://other/', group)
-        transport = messaging.get_notification_transport(conf)
-        self.addCleanup(transport.cleanup)
-        (host,) = transport._driver._url.hosts
+        made = transport.get_notification_transport(conf)
+        self.addCleanup(made.cleanup)
+        (host,) = made._driver._url.hosts
         self.assertEqual('other', host.hostname)
 
         conf.set_override('transport_url', 'rabit://other/', group)
         error = self.assertRaises(
-            errors.ConfigError, messaging.get_notification_transport, conf
+            errors.ConfigError, transport.get_notification_transport, conf
         )
         self.assertIn(f'[{group}]transport_url', str(error))
 
     def test_options_of_the_operator_are_kept(self) -> None:
         conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')
         conf.set_override('rabbit_quorum_queue', True, 'oslo_messaging_rabbit')
-        transport = messaging.get_transport(conf)
-        self.addCleanup(transport.cleanup)
-        options = transport._driver.conf.oslo_messaging_rabbit
+        made = transport.get_transport(conf)
+        self.addCleanup(made.cleanup)
+        options = made._driver.conf.oslo_messaging_rabbit
         self.assertEqual(7, options.rabbit_qos_prefetch_count)
         self.assertFalse(options.amqp_auto_delete)
 
 
 class HushTest(base.BaseTestCase):
     def test_first_bad_message_is_logged_in_one_line(self) -> None:
-        messaging.hush()
+        transport.hush()
         log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
-        once = messaging._Once()
+        once = transport._Once()
         logger = logging.getLogger('not.oslo')
         logger.addFilter(once)
         self.addCleanup(logger.removeFilter, once)

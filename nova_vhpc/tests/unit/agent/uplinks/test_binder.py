@@ -44,8 +44,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             plugger.Plugger(
                 self.bindings, qemu_process.Processes('/nowhere', '/nowhere')
             ),
-            lambda: self.made.guests,
-            lambda: self.made.connection.get(),
+            lambda: self.manager.guests,
+            lambda: self.manager.connection.get(),
             self.claims,
         )
 
@@ -61,25 +61,25 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_nics_are_restored_when_the_server_opts_out(self) -> None:
         self.bind()
         self.domain.specs = {}
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
         self.binder.reconcile()
         self.assert_restored()
 
     def test_nics_are_restored_when_the_network_is_dropped(self) -> None:
         self.bind()
         del self.domain.specs['vhpc:network']
-        self.made.enqueue('u')
+        self.manager.enqueue('u')
         self.drain()
-        self.assertIn('u', self.made.guests)
+        self.assertIn('u', self.manager.guests)
         self.binder.reconcile()
         self.assert_restored()
 
     def test_nics_are_restored_after_opting_out_without_an_agent(self) -> None:
         self.bind()
         self.domain.specs = {}
-        self.made = self.make()
+        self.manager = self.make()
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assert_restored()
@@ -87,7 +87,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_nics_of_a_guest_not_adopted_yet_stay(self) -> None:
         """Restored and plugged again, the guest would lose packets."""
         self.bind()
-        self.made = self.make()
+        self.manager = self.make()
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assertEqual('br-own', self.domain.bridge)
@@ -97,7 +97,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
 
     def test_record_of_a_domain_that_is_gone_is_removed(self) -> None:
         self.bind()
-        self.made.connection.get().domains.clear()
+        self.manager.connection.get().domains.clear()
         self.reconcile()
         self.binder.reconcile()
         self.assertEqual((), self.bindings.uuids())
@@ -143,7 +143,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assert_restored()
 
     def stop(self, refusals: int) -> None:
-        """End while libvirt is away for so many tries."""
+        """Stop the binder while libvirt is away for a number of attempts."""
         self.bind()
         self.binder.start()
         away = iter(range(refusals))
@@ -175,8 +175,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
 
     def test_domain_that_hangs_at_stop_delays_no_other(self) -> None:
         other = fake_libvirt.Domain('v', **{'vhpc:network': 'separate'})
-        self.made.connection.get().domains['v'] = other
-        self.made.enqueue('v')
+        self.manager.connection.get().domains['v'] = other
+        self.manager.enqueue('v')
         self.drain()
         self.bind()
         self.assertEqual(('u', 'v'), self.bindings.uuids())
@@ -206,10 +206,10 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertEqual('', log.output)
 
     def test_next_run_with_the_same_id_is_bound_again(self) -> None:
-        """libvirtd was started anew between them."""
+        """libvirtd was restarted between the runs."""
         self.bind()
         self.domain.bridge = 'br-int'
-        self.made._context.guests.remove_ended_run('u')
+        self.manager._context.guests.remove_ended_run('u')
         self.look()
         self.bind()
 
@@ -217,7 +217,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self,
     ) -> None:
         self.bind()
-        link = self.made.connection.get()
+        link = self.manager.connection.get()
         link.domains['a'] = fake_libvirt.Domain('a')
         whole = json.loads((self.bindings.path / 'u.json').read_text())
         for torn in (
@@ -229,7 +229,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         ):
             self.binder = self.make_binder()
             self.bind()
-            # It comes first.
+            # The damaged record comes first.
             (self.bindings.path / 'a.json').write_text(torn)
             with mock.patch.object(
                 qemu_process.Processes, 'find', return_value=1
@@ -238,8 +238,8 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             self.assertEqual({'a'}, failed.keys())
             self.assertEqual('br-int', self.domain.bridge)
 
-    def test_another_run_that_is_defined_so_is_left_alone(self) -> None:
-        """What is there is not by our hand, though it is where we want it."""
+    def test_nics_of_another_run_defined_on_the_claim_stay(self) -> None:
+        """Their bridge is the definition's, although it is the claimed one."""
         self.bind()
         self.domain.id += 1
         self.assertIn('br-own', self.domain.XMLDesc(1))
@@ -247,7 +247,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertEqual('br-own', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
 
-    def test_not_to_a_vm_that_is_held_meanwhile(self) -> None:
+    def test_nics_of_a_guest_held_meanwhile_are_not_moved(self) -> None:
         def answer_late(uuid: str) -> tuple[str, ...]:
             self.target.holds.add(guest.Hold.PAUSED)
             return ('br-own',)

@@ -36,12 +36,12 @@ class CrashedAgentTest(manager_case.ManagerTestCase):
         self.write(self.look())
         self.domain.written.clear()
         self.before = dict(self.domain.values)
-        self.made = self.make(dry_run=True)
+        self.manager = self.make(dry_run=True)
 
     def assert_untouched(self) -> None:
         self.assertEqual([], self.domain.written)
         self.assertEqual(self.before, self.domain.values)
-        self.assertEqual(('u',), self.records.uuids())
+        self.assertEqual(('u',), self.journal.uuids())
 
     def test_changed_server_is_logged_once_and_read_as_usual(self) -> None:
         with self.assertLogs('nova_vhpc.agent.lifecycle.after_crash') as logs:
@@ -57,19 +57,19 @@ class CrashedAgentTest(manager_case.ManagerTestCase):
         self.look()
         self.assertIn(
             '--restore',
-            self.made.restore_one('u').result(manager_case.PATIENCE_S),
+            self.manager.restore_one('u').result(manager_case.PATIENCE_S),
         )
-        self.made.pause()
-        self.made.restore_before_migration(frozenset({'u'}))
+        self.manager.pause()
+        self.manager.restore_before_migration(frozenset({'u'}))
         self.drain()
-        self.assertTrue(self.made.stop(manager_case.PATIENCE_S))
+        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_untouched()
 
     def test_server_that_opts_out_is_not_restored(self) -> None:
         self.look()
         self.domain.specs.clear()
         self.reconcile()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
         self.assert_untouched()
 
     def test_server_that_had_opted_out_is_not_restored(self) -> None:
@@ -82,19 +82,19 @@ class CrashedAgentTest(manager_case.ManagerTestCase):
 
     def test_record_of_a_domain_that_is_gone_is_kept(self) -> None:
         self.look()
-        self.made.connection.get().domains.clear()
+        self.manager.connection.get().domains.clear()
         self.reconcile()
-        self.assertEqual({}, self.made.guests)
+        self.assertEqual({}, self.manager.guests)
         self.assert_untouched()
 
 
 class NoCrashedAgentTest(manager_case.ManagerTestCase):
     def test_nothing_is_logged_or_written(self) -> None:
-        self.made = self.make(dry_run=True)
+        self.manager = self.make(dry_run=True)
         with self.assertNoLogs('nova_vhpc.agent.lifecycle.after_crash'):
             self.look()
         self.assertEqual(
-            '', self.made.restore_one('u').result(manager_case.PATIENCE_S)
+            '', self.manager.restore_one('u').result(manager_case.PATIENCE_S)
         )
         self.assertEqual([], self.domain.written)
 
@@ -103,8 +103,8 @@ class DryPluggerTest(manager_case.ManagerTestCase):
     def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
         return UplinkBinder(
             plugger,
-            lambda: self.made.guests,
-            lambda: self.made.connection.get(),
+            lambda: self.manager.guests,
+            lambda: self.manager.connection.get(),
             mock.Mock(**{'bridges.return_value': ('br-uplink',)}),
         )
 
@@ -121,7 +121,7 @@ class DryPluggerTest(manager_case.ManagerTestCase):
         self.assertIn('52:54:00:00:00:01', logs.output[0])
         self.assertIn('br-uplink', logs.output[0])
         self.assertEqual([], binder.status()['bound'])
-        self.made.restore_one('u')
+        self.manager.restore_one('u')
         self.drain()
         binder.reconcile()
         binder.start()
@@ -194,7 +194,7 @@ class TestService(manager_case.ManagerTestCase):
             worker._publish_changes()
         self.assertEqual([mock.call.node()], asked.mock_calls)
         self.assertIn('would be published', logs.output[-1])
-        told = worker.status()
-        self.assertEqual('dry-run', told['state'])
-        self.assertEqual('node1', told['node'])
-        self.assertIsNone(told['age_s'])
+        status = worker.status()
+        self.assertEqual('dry-run', status['state'])
+        self.assertEqual('node1', status['node'])
+        self.assertIsNone(status['age_s'])

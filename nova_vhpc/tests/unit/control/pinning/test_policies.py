@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""balance and io_pool, through the eyes of the controller."""
+"""Pins of the balance and io_pool policies for views of a host."""
 
 import dataclasses
 
@@ -18,9 +18,9 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import balance, base, io_pool, none
 from nova_vhpc.tests import base as tests_base
-from nova_vhpc.tests.unit.control.pinning import test_spread
+from nova_vhpc.tests.unit.control.pinning import topologies
 
-EIGHT = test_spread.host(sockets=2, cores=4)
+EIGHT = topologies.host(sockets=2, cores=4)
 IO = model.Phase.IO
 COMPUTING = model.Phase.COMPUTING
 
@@ -48,7 +48,7 @@ def used(decision, uuid):
 
 
 class NoneTest(tests_base.TestCase):
-    def test_pins_nobody(self):
+    def test_no_vm_is_pinned(self):
         policy = none.NonePolicy(control_config.ControlConfig())
         self.assertEqual({}, dict(pin(policy, vm('a')).pins))
 
@@ -57,24 +57,24 @@ class BalanceTest(tests_base.TestCase):
     def policy(self):
         return balance.BalancePolicy(control_config.ControlConfig())
 
-    def test_other_workloads_are_left_alone(self):
+    def test_only_parallel_vms_are_pinned(self):
         decision = pin(
             self.policy(), vm('a'), vm('b', workload=model.Workload.GENERAL)
         )
         self.assertEqual({'a'}, set(decision.pins))
 
-    def test_dedicated_and_numa_guests_are_left_alone(self):
+    def test_dedicated_and_numa_guests_are_not_pinned(self):
         self.assertEqual(
             {}, dict(pin(self.policy(), vm('a', repin=False)).pins)
         )
 
-    def test_only_allowed_cpus(self):
+    def test_vm_is_pinned_to_allowed_cpus_only(self):
         decision = pin(
             self.policy(), vm('a', allowed_cpus=frozenset((2, 3, 99)))
         )
         self.assertEqual(frozenset((2, 3)), used(decision, 'a'))
 
-    def test_no_allowed_cpu_is_said(self):
+    def test_vm_without_an_allowed_cpu_gets_a_diagnostic(self):
         decision = pin(
             self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
         )
@@ -83,7 +83,7 @@ class BalanceTest(tests_base.TestCase):
             (model.Diagnostic('a', base.NO_CPU),), decision.ignored
         )
 
-    def test_cpus_are_left_clear_and_taken_again(self):
+    def test_reserved_cpus_are_left_and_later_used_again(self):
         policy = self.policy()
         vms = [vm(name, 3) for name in 'abcd']
         for clear, free in (
@@ -95,13 +95,13 @@ class BalanceTest(tests_base.TestCase):
             decision = pin(policy, *vms, clear_cpus=clear)
             on = set().union(*(used(decision, one.uuid) for one in vms))
             self.assertEqual(set(range(8)) - free, on)
-        # Nobody moves back at once.
+        # VMs move back only after a while.
         for _ in range(300):
             decision = pin(policy, *vms)
         on = set().union(*(used(decision, one.uuid) for one in vms))
         self.assertEqual(set(range(8)), on)
 
-    def test_who_just_fits_beside_them_leaves_them(self):
+    def test_vm_leaves_reserved_cpus_only_if_it_fits_beside_them(self):
         for vcpus, free in (6, {6, 7}), (7, set()):
             decision = pin(
                 self.policy(),
@@ -112,7 +112,7 @@ class BalanceTest(tests_base.TestCase):
             on = used(decision, 'a') | used(decision, 'b')
             self.assertEqual(set(range(8)) - free, on)
 
-    def test_only_who_is_there_moves_away(self):
+    def test_only_the_vm_on_a_reserved_cpu_moves(self):
         policy = self.policy()
         vms = [vm(name) for name in 'abcd']
         before = pin(policy, *vms).pins
@@ -120,7 +120,7 @@ class BalanceTest(tests_base.TestCase):
         moved = [name for name in 'abcd' if before[name] != after[name]]
         self.assertEqual(1, len(moved))
 
-    def test_who_is_loose_is_not_pinned_and_no_load(self):
+    def test_unpinned_vm_has_no_pins_and_is_no_load(self):
         policy = self.policy()
         vms = [vm(name, 8) for name in 'abc'] + [vm('d', 4), vm('e', 4)]
         decision = pin(policy, *vms, loose='abc')
@@ -128,21 +128,21 @@ class BalanceTest(tests_base.TestCase):
         self.assertFalse(used(decision, 'd') & used(decision, 'e'))
         self.assertEqual(set('abcde'), set(pin(policy, *vms).pins))
 
-    def test_who_is_idle_is_pinned_and_no_load(self):
+    def test_idle_vm_is_pinned_and_is_no_load(self):
         policy = self.policy()
         vms = [vm(name, 4) for name in 'abcd']
         decision = pin(policy, *vms, idle='ac')
         self.assertFalse(used(decision, 'b') & used(decision, 'd'))
         for name in 'ac':
             self.assertEqual(4, len(used(decision, name)))
-        # They get CPUs to themselves as far as there are any when they begin.
+        # A VM that is no longer idle gets CPUs of its own as far as possible.
         decision = pin(policy, vms[0], vms[1], vms[2], idle='c')
         self.assertFalse(used(decision, 'a') & used(decision, 'b'))
         for _ in range(200):
             again = pin(policy, vms[0], vms[1], vms[2], idle='c')
             self.assertEqual(decision.pins, again.pins)
 
-    def test_who_cannot_do_without_them_has_them(self):
+    def test_vm_that_does_not_fit_elsewhere_uses_reserved_cpus(self):
         for one in (
             vm('a', 7),
             vm('a', 9),
@@ -154,22 +154,22 @@ class BalanceTest(tests_base.TestCase):
                 self.assertEqual(min(one.vcpus, 8), len(used(decision, 'a')))
 
     def beside_one_in_each_socket(self, paradigm):
-        """Pins of a VM that comes to a host with a CPU of each taken."""
+        """Return pins of a new VM; one CPU of each socket is in use."""
         policy = self.policy()
-        there = vm('m', allowed_cpus=frozenset((0, 4)))
-        pin(policy, there)
-        return pin(policy, there, vm('a', 4, paradigm=paradigm))
+        present = vm('m', allowed_cpus=frozenset((0, 4)))
+        pin(policy, present)
+        return pin(policy, present, vm('a', 4, paradigm=paradigm))
 
-    def test_openmp_in_one_socket(self):
+    def test_openmp_vm_is_pinned_in_one_socket(self):
         decision = self.beside_one_in_each_socket(model.Paradigm.OPENMP)
         sockets = {cpu.id: cpu.socket for cpu in EIGHT}
         self.assertEqual(1, len({sockets[c] for c in used(decision, 'a')}))
 
-    def test_mpi_on_the_idle_cpus_of_all_sockets(self):
+    def test_mpi_vm_is_pinned_to_idle_cpus_of_all_sockets(self):
         decision = self.beside_one_in_each_socket(model.Paradigm.MPI)
         self.assertFalse(used(decision, 'm') & used(decision, 'a'))
 
-    def test_members_of_a_cluster_are_apart_like_siblings(self):
+    def test_members_of_a_cluster_do_not_share_a_cpu(self):
         decision = pin(
             self.policy(),
             vm('a', 1, cluster='c'),
@@ -180,14 +180,14 @@ class BalanceTest(tests_base.TestCase):
         self.assertFalse(used(decision, 'a') & used(decision, 'd'))
 
     def test_pins_are_adopted_after_a_restart(self):
-        # Not those that it would choose for an empty host.
+        # A new agent would choose other pins on an empty host.
         pins = (frozenset((5,)), frozenset((2,)))
         adopted = vm('a', in_force=model.CpuTune(vcpu_pins=pins))
         self.assertEqual({'a': pins}, dict(pin(self.policy(), adopted).pins))
 
 
 class IoPoolTest(tests_base.TestCase):
-    # May use the I/O pool only, where that is 6 and 7.
+    # If the I/O pool is CPUs 6 and 7, it may use no other CPUs.
     io_only = vm(
         'web',
         workload=model.Workload.GENERAL,
@@ -198,19 +198,19 @@ class IoPoolTest(tests_base.TestCase):
         kwargs.setdefault('pool_shrink_periods', 5)
         return io_pool.IoPoolPolicy(control_config.ControlConfig(**kwargs))
 
-    def test_pools_in_separate_sockets(self):
+    def test_pools_are_in_separate_sockets(self):
         decision = pin(self.policy(), vm('a', 4), vm('b', 4), io={'a'})
         self.assertEqual(frozenset(range(4, 8)), used(decision, 'a'))
         self.assertEqual(frozenset(range(4)), used(decision, 'b'))
         self.assertEqual({'a'}, decision.in_io_pool)
 
-    def test_siblings_apart_in_either_pool(self):
+    def test_siblings_do_not_share_a_cpu_in_either_pool(self):
         decision = pin(self.policy(), vm('a', 4), vm('b', 4), io={'a'})
         for pins in decision.pins.values():
             self.assertEqual([1] * 4, [len(one) for one in pins])
             self.assertEqual(4, len(set(pins)))
 
-    def test_cpus_of_the_computing_pool_are_left_clear(self):
+    def test_reserved_cpus_of_the_computing_pool_are_left(self):
         policy = self.policy()
         vms = [vm(name) for name in 'abcd']
         for clear in ((), {3, 7}):
@@ -219,18 +219,18 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual(decision.pools.computing - set(clear), on)
             self.assertEqual(decision.pools.io, used(decision, 'a'))
 
-    def test_who_is_loose_gets_its_whole_computing_pool(self):
+    def test_unpinned_vm_gets_the_whole_computing_pool(self):
         decision = pin(self.policy(), vm('a'), vm('b'), io={'a'}, loose='ab')
         self.assertEqual((decision.pools.computing,) * 2, decision.pins['b'])
         self.assertEqual([1, 1], [len(one) for one in decision.pins['a']])
 
-    def test_who_is_idle_is_no_load_in_the_computing_pool(self):
+    def test_idle_vm_is_no_load_in_the_computing_pool(self):
         vms = [vm(name) for name in 'abcd']
         decision = pin(self.policy(), *vms, vm('e'), io={'e'}, idle='ac')
         self.assertFalse(used(decision, 'b') & used(decision, 'd'))
         self.assertEqual(2, len(used(decision, 'a')))
 
-    def test_a_general_vm_gets_its_whole_pool(self):
+    def test_general_vm_gets_the_whole_computing_pool(self):
         decision = pin(
             self.policy(),
             vm('a', 4),
@@ -239,21 +239,21 @@ class IoPoolTest(tests_base.TestCase):
         )
         self.assertEqual((decision.pools.computing,) * 2, decision.pins['web'])
 
-    def test_nobody_loses_cpus_to_an_idle_pool(self):
+    def test_computing_vms_use_all_cpus_while_the_io_pool_is_idle(self):
         decision = pin(self.policy(), vm('a', 8), vm('b', 8))
         self.assertEqual(frozenset(range(8)), used(decision, 'a'))
         self.assertTrue(decision.pools.io)
 
-    def test_who_may_use_all_cpus_as_before_is_not_written(self):
+    def test_general_vm_is_not_pinned_while_it_may_use_all_cpus(self):
         web = vm('web', workload=model.Workload.GENERAL)
         self.assertEqual({}, dict(pin(self.policy(), web).pins))
 
-    def test_dedicated_and_numa_guests_are_left_alone(self):
+    def test_dedicated_and_numa_guests_are_not_pinned(self):
         decision = pin(self.policy(), vm('a', repin=False), io={'a'})
         self.assertEqual({}, dict(decision.pins))
         self.assertEqual(frozenset(), decision.in_io_pool)
 
-    def test_no_allowed_cpu_is_said(self):
+    def test_vm_without_an_allowed_cpu_gets_a_diagnostic(self):
         decision = pin(
             self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
         )
@@ -262,7 +262,7 @@ class IoPoolTest(tests_base.TestCase):
             (model.Diagnostic('a', base.NO_CPU),), decision.ignored
         )
 
-    def test_pins_follow_a_pool_that_grows(self):
+    def test_pins_follow_a_growing_io_pool(self):
         policy = self.policy()
         web = vm('web', workload=model.Workload.GENERAL)
         for io in ({'a'}, {'a', 'b'}):
@@ -274,14 +274,14 @@ class IoPoolTest(tests_base.TestCase):
             for uuid in io:
                 self.assertLessEqual(used(decision, uuid), decision.pools.io)
 
-    def test_one_cpu_no_pools(self):
+    def test_no_pools_and_a_diagnostic_on_a_host_of_one_cpu(self):
         decision = pin(self.policy(), vm('a', 1), io={'a'}, cpus=EIGHT[:1])
         self.assertIsNone(decision.pools)
         self.assertEqual(frozenset(), decision.in_io_pool)
         self.assertEqual('', decision.ignored[0].uuid)
         self.assertIn('no pools', decision.ignored[0].reason)
 
-    def test_a_vm_that_may_not_use_the_pool_stays(self):
+    def test_vm_not_allowed_in_the_io_pool_stays_out(self):
         decision = pin(
             self.policy(),
             vm('a', 2),
@@ -293,13 +293,13 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual('b', decision.ignored[-1].uuid)
         self.assertIn('in the I/O pool', decision.ignored[-1].reason)
 
-    def test_why_the_narrowest_stays_beside_one_as_wide_as_the_host(self):
+    def test_no_vm_enters_io_pool_beside_one_as_wide_as_the_host(self):
         decision = pin(self.policy(), vm('a', 1), vm('wide', 8), io={'a'})
         self.assertEqual(frozenset(), decision.in_io_pool)
         self.assertEqual(['a'], [one.uuid for one in decision.ignored])
         self.assertIn('as many CPUs as the host', decision.ignored[0].reason)
 
-    def test_a_general_vm_without_a_computing_cpu_is_not_pinned(self):
+    def test_general_vm_without_a_computing_cpu_is_not_pinned(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
             self.io_only,
@@ -309,7 +309,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertNotIn('web', decision.pins)
         self.assertIn('not pinned', decision.ignored[-1].reason)
 
-    def test_who_may_use_the_io_pool_only_is_in_it(self):
+    def test_vm_allowed_only_in_the_io_pool_enters_it(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
             self.io_only,
@@ -318,7 +318,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual({'web'}, decision.in_io_pool)
         self.assertEqual((frozenset((6, 7)),) * 2, decision.pins['web'])
 
-    def test_a_cluster_moves_together_or_not_at_all(self):
+    def test_no_member_enters_io_pool_unless_all_in_io_phase_can(self):
         for narrow in ({}, {'allowed_cpus': frozenset((0, 1, 2, 7))}):
             width = 2 if narrow else 4
             decision = pin(
@@ -326,16 +326,16 @@ class IoPoolTest(tests_base.TestCase):
                 vm('small', cluster='c'),
                 vm('other', width, cluster='c', **narrow),
                 vm('d', cluster='d'),
-                # That it has no part in the I/O phase is nothing to tell.
+                # No diagnostic: this member is not in the I/O phase.
                 vm('never', cluster='c'),
                 io={'small', 'other', 'd'},
             )
             self.assertEqual({'d'}, decision.in_io_pool)
-            said = {one.uuid: one.reason for one in decision.ignored}
-            self.assertEqual({'small', 'other'}, set(said))
-            self.assertIn(f'other has {width} vCPUs', said['small'])
+            reasons = {one.uuid: one.reason for one in decision.ignored}
+            self.assertEqual({'small', 'other'}, set(reasons))
+            self.assertIn(f'other has {width} vCPUs', reasons['small'])
 
-    def test_a_wide_member_that_never_moves_keeps_nobody_out(self):
+    def test_member_enters_io_pool_beside_a_wide_computing_member(self):
         for config in ({}, {'io_pool_cpus': frozenset((6, 7))}):
             decision = pin(
                 self.policy(**config),
@@ -346,7 +346,7 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual({'small'}, decision.in_io_pool)
             self.assertEqual((), decision.ignored)
 
-    def test_an_io_pool_is_not_sized_for_who_does_not_come(self):
+    def test_io_pool_is_not_sized_for_members_that_stay_out(self):
         decision = pin(
             self.policy(),
             vm('small', cluster='c'),
@@ -357,7 +357,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual(frozenset(), decision.in_io_pool)
         self.assertEqual(1, len(decision.pools.io))
 
-    def test_siblings_do_not_share_a_cpu_of_a_narrow_computing_pool(self):
+    def test_vm_wider_than_computing_pool_also_uses_the_io_pool(self):
         for policy, wide in (
             (self.policy(io_pool_cpus=frozenset(range(1, 8))), vm('w', 8)),
             (
@@ -371,7 +371,7 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual(['w'], [one.uuid for one in decision.ignored])
             self.assertIn('computing pool', decision.ignored[0].reason)
 
-    def test_too_wide_for_a_configured_pool_stays_and_it_is_said(self):
+    def test_vm_wider_than_configured_pool_stays_out_with_diagnostic(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((6, 7))),
             vm('wide', 4),
@@ -381,12 +381,12 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual({'fits'}, decision.in_io_pool)
         self.assertEqual(4, len(used(decision, 'wide')))
         self.assertLessEqual(used(decision, 'wide'), decision.pools.computing)
-        (said,) = decision.ignored
-        self.assertEqual('wide', said.uuid)
-        self.assertIn('has 4 vCPUs', said.reason)
-        self.assertIn('I/O pool (2 CPUs', said.reason)
+        (diagnostic,) = decision.ignored
+        self.assertEqual('wide', diagnostic.uuid)
+        self.assertIn('has 4 vCPUs', diagnostic.reason)
+        self.assertIn('I/O pool (2 CPUs', diagnostic.reason)
 
-    def test_too_wide_for_its_own_part_of_the_pool(self):
+    def test_vm_wider_than_its_allowed_part_of_the_pool_stays_out(self):
         decision = pin(
             self.policy(io_pool_cpus=frozenset((4, 5, 6, 7))),
             vm('a', 3, allowed_cpus=frozenset((0, 1, 2, 7))),
@@ -397,7 +397,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual(3, len(used(decision, 'a')))
         self.assertEqual('a', decision.ignored[-1].uuid)
 
-    def test_siblings_share_no_cpu_where_neither_pool_is_wide_enough(self):
+    def test_vm_wider_than_both_pools_uses_all_its_allowed_cpus(self):
         # As in the computing phase, it may use all of its CPUs.
         for io in ({'a'}, set()):
             decision = pin(
@@ -408,7 +408,7 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual(4, len(used(decision, 'a')))
             self.assertEqual(frozenset(), decision.in_io_pool)
 
-    def test_two_cpus_nobody_with_two_vcpus_is_moved(self):
+    def test_vm_of_two_vcpus_stays_out_on_a_host_of_two_cpus(self):
         decision = pin(
             self.policy(), vm('a', 2), vm('b', 2), io={'a'}, cpus=EIGHT[:2]
         )
@@ -418,7 +418,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertTrue(decision.pools.io)
         self.assertEqual(['a'], [one.uuid for one in decision.ignored])
 
-    def test_a_general_vm_may_be_wider_than_the_pool(self):
+    def test_general_vm_wider_than_the_io_pool_enters_it(self):
         web = vm('web', 4, workload=model.Workload.GENERAL)
         decision = pin(
             self.policy(io_pool_cpus=frozenset((7,))), web, io={'web'}
@@ -426,7 +426,7 @@ class IoPoolTest(tests_base.TestCase):
         self.assertEqual({'web'}, decision.in_io_pool)
         self.assertEqual((), decision.ignored)
 
-    def test_a_phase_that_comes_and_goes_moves_only_its_own_vm(self):
+    def test_phase_change_moves_only_its_own_vm(self):
         policy = self.policy()
         vms = [vm(name, 2) for name in 'abcd']
         pin(policy, *vms, io={'a'})
@@ -438,7 +438,7 @@ class IoPoolTest(tests_base.TestCase):
             self.assertEqual(before.pins[name], again.pins[name])
 
     def test_pins_are_adopted_after_a_restart(self):
-        # In the other order than they would be chosen in.
+        # A new agent would choose these CPUs in the opposite order.
         in_force = {'a': (7, 6), 'b': (3, 1)}
         pins = {
             uuid: tuple(frozenset((cpu,)) for cpu in cpus)
@@ -455,7 +455,7 @@ class IoPoolTest(tests_base.TestCase):
 
 
 class FactsTest(tests_base.TestCase):
-    """What did not change is not worked out again, and all else is."""
+    """Pins are worked out again only if something relevant changed."""
 
     CHANGES = (
         {'vcpus': 3},
@@ -468,7 +468,7 @@ class FactsTest(tests_base.TestCase):
     )
 
     def views(self):
-        """Ticks, each of which differs from the one before by one thing."""
+        """Yield views, each with one difference from the one before."""
         vms = [vm(name, 2, cluster='c') for name in 'abcd']
         yield vms, {}
         for change in self.CHANGES:
@@ -486,14 +486,14 @@ class FactsTest(tests_base.TestCase):
             yield vms, {}
         yield vms[1:], {}
 
-    def test_all_that_counts_is_seen(self):
+    def test_pins_equal_those_of_a_policy_without_cache(self):
         config = control_config.ControlConfig(
             rebalance_periods=2, pool_shrink_periods=3
         )
         for policy in (balance.BalancePolicy, io_pool.IoPoolPolicy):
             subject, forgetful = policy(config), policy(config)
             for vms, host in self.views():
-                # Also where pools shrink and loads are evened out meanwhile.
+                # In the meantime pools shrink and loads are balanced.
                 for _ in range(5):
                     forgetful._facts = ()
                     self.assertEqual(
@@ -501,13 +501,13 @@ class FactsTest(tests_base.TestCase):
                         pin(subject, *vms, **host),
                     )
 
-    def test_each_of_these_counts(self):
+    def test_each_change_of_a_vm_changes_the_facts(self):
         for change in self.CHANGES:
-            found = [
+            facts = [
                 base.PinContext(
                     model.HostView(1, 0, 100_000, EIGHT, (one,)),
                     {one.uuid: COMPUTING},
                 ).facts()
                 for one in (vm('b'), dataclasses.replace(vm('b'), **change))
             ]
-            self.assertNotEqual(*found, change)
+            self.assertNotEqual(*facts, change)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The I/O pool's place and size."""
+"""Place and size of the I/O pool."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control.pinning import pools
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.control.pinning import test_spread
+from nova_vhpc.tests.unit.control.pinning import topologies
 
-SIXTEEN = test_spread.host(sockets=2, caches=1, cores=8)
+SIXTEEN = topologies.host(sockets=2, caches=1, cores=8)
 
 
 def demand(vcpus, widths=None):
-    """Of VMs with so many vCPUs; parallel ones unless widths are given."""
+    """Return the demand of VMs with these numbers of vCPUs.
+
+    :param widths: least numbers of CPUs that they need; as many as vCPUs (of
+        parallel VMs) by default.
+    """
     wanted = pools.Demand()
     wanted.vcpus = list(vcpus)
     wanted.widths = list(vcpus if widths is None else widths)
@@ -42,47 +46,47 @@ def sizer(**kwargs):
 
 
 class SizeTest(base.TestCase):
-    def test_half_of_the_demand_is_the_last_socket(self):
+    def test_io_pool_is_the_last_socket_at_half_of_the_demand(self):
         divided = sizer().of(SIXTEEN, [4, 4], [4, 4])
         self.assertEqual(frozenset(range(8, 16)), divided.io)
         self.assertEqual(frozenset(range(8)), divided.computing)
 
-    def test_near_a_caches_edge_it_is_rounded_to_it(self):
-        # By vCPUs it would be 9 CPUs, and 7.
+    def test_size_is_rounded_to_a_cache_boundary_nearby(self):
+        # In proportion to vCPUs it would be 9 CPUs, and 7.
         for io, computing in (([5, 5], [4, 4]), ([4, 3], [4, 5])):
             divided = sizer().of(SIXTEEN, io, computing)
             self.assertEqual(frozenset(range(8, 16)), divided.io)
 
-    def test_an_eighth_of_the_host_is_near(self):
-        # By vCPUs it would be 10 CPUs, and 11.
+    def test_boundary_is_near_within_an_eighth_of_the_host(self):
+        # In proportion to vCPUs it would be 10 CPUs, and 11.
         for io, size in (([5, 5], 8), ([6, 5], 11)):
             divided = sizer().of(SIXTEEN, io, [3, 3] if size == 8 else [3, 2])
             self.assertEqual(size, len(divided.io))
 
-    def test_part_of_a_cpu_is_a_cpu(self):
-        # 1.8 by vCPUs.
+    def test_size_is_rounded_up_to_whole_cpus(self):
+        # 1.8 CPUs in proportion to vCPUs.
         self.assertEqual(2, len(sizer().of(SIXTEEN, [1] * 3, [8] * 3).io))
 
-    def test_far_from_it_a_socket_is_not_taken_whole(self):
+    def test_size_is_not_rounded_if_no_boundary_is_near(self):
         divided = sizer().of(SIXTEEN, [2], [8, 8, 8])
         self.assertEqual(frozenset((14, 15)), divided.io)
 
-    def test_siblings_have_a_cpu_each_as_far_as_half_the_host(self):
+    def test_siblings_have_a_cpu_each_up_to_half_of_the_host(self):
         divided = sizer().of(SIXTEEN, [8], [8, 8, 8, 8, 8])
         self.assertEqual(8, len(divided.io))
         divided = sizer().of(SIXTEEN, [8, 8, 8, 8, 8], [8])
         self.assertEqual(8, len(divided.computing))
 
-    def test_no_more_cpus_than_vcpus(self):
+    def test_pool_has_no_more_cpus_than_vcpus(self):
         self.assertEqual(2, len(sizer().of(SIXTEEN, [2], []).io))
 
-    def test_one_cpu_no_pools_and_says_so(self):
+    def test_no_pools_and_a_diagnostic_on_a_host_of_one_cpu(self):
         for cpus in ((), SIXTEEN[:1]):
             subject = sizer()
             self.assertIsNone(subject.of(cpus, [2], [2]))
             self.assertIn('no pools', subject.diagnostic)
 
-    def test_neither_pool_is_empty_when_most_cpus_go(self):
+    def test_neither_pool_is_empty_after_most_cpus_go(self):
         subject = sizer()
         subject.of(SIXTEEN, [12], [2])
         divided = subject.of(SIXTEEN[:4], [3], [])
@@ -106,48 +110,48 @@ class SizeTest(base.TestCase):
 
 
 class WidthTest(base.TestCase):
-    """No parallel VM in a pool that has fewer CPUs than it has vCPUs."""
+    """No parallel VM is in a pool of fewer CPUs than it has vCPUs."""
 
-    def test_as_wide_as_the_widest_in_it(self):
-        # By vCPUs 2 CPUs would do, and half of the host is 8.
+    def test_io_pool_is_as_wide_as_its_widest_vm(self):
+        # In proportion to vCPUs it would be 2 CPUs; half of the host is 8.
         subject = sizer()
         divided = subject.of(SIXTEEN, [12], [2] * 40)
         self.assertEqual(12, len(divided.io))
         self.assertGreaterEqual(subject.max_width, 12)
 
-    def test_two_that_just_fit_beside_each_other(self):
+    def test_pools_of_vms_that_just_fit_beside_each_other(self):
         for count, io, computing in ((16, [12], [4]), (3, [2], [])):
             subject = sizer()
             divided = subject.of(SIXTEEN[:count], io, computing)
             self.assertEqual(io, [len(divided.io)])
             self.assertEqual(io, [subject.max_width])
 
-    def test_a_pool_that_was_wider_gives_way_at_once(self):
+    def test_wide_io_pool_shrinks_at_once_for_a_wide_computing_vm(self):
         subject = sizer()
         subject.of(SIXTEEN, [12], [2])
         self.assertEqual(10, len(subject.of(SIXTEEN, [2], [10]).computing))
 
-    def test_not_at_the_expense_of_the_widest_outside(self):
+    def test_io_pool_leaves_cpus_for_the_widest_computing_vm(self):
         subject = sizer()
         divided = subject.of(SIXTEEN, [10, 2, 8], [12])
-        # Neither 10 nor 8 are left beside 12, but 2 are.
+        # Beside a VM of 12 there are 4 CPUs left: too few for 10 or 8.
         self.assertEqual(4, subject.max_width)
         self.assertEqual(2, len(divided.io))
         self.assertEqual(4, len(sizer().of(SIXTEEN, [10, 4], [12]).io))
 
-    def test_two_cpus_and_a_vm_with_two_vcpus(self):
+    def test_io_pool_is_lent_to_a_vm_as_wide_as_a_host_of_two_cpus(self):
         subject = sizer()
         divided = subject.of(SIXTEEN[:2], [2], [])
         self.assertEqual(0, subject.max_width)
         self.assertEqual(1, len(divided.io))
         self.assertTrue(divided.lent)
 
-    def test_a_vm_as_wide_as_the_host_gets_it_whole_at_once(self):
+    def test_io_pool_is_lent_at_once_to_a_vm_as_wide_as_the_host(self):
         subject = sizer()
         self.assertFalse(subject.of(SIXTEEN, [4], [4]).lent)
         self.assertTrue(subject.of(SIXTEEN, [4], [4, 16]).lent)
 
-    def test_other_vms_may_share_cpus(self):
+    def test_general_vms_may_share_cpus_of_a_pool(self):
         subject = sizer()
         divided = subject.divide(
             SIXTEEN, demand([12], [1]), demand([2] * 40, [1] * 40)
@@ -155,18 +159,18 @@ class WidthTest(base.TestCase):
         self.assertEqual(8, len(divided.io))
         self.assertGreaterEqual(subject.max_width, 1)
 
-    def test_other_vms_give_way_to_siblings(self):
+    def test_general_vms_give_cpus_up_to_siblings(self):
         divided = sizer().divide(SIXTEEN, demand([12]), demand([8], [1]))
         self.assertEqual(12, len(divided.io))
 
-    def test_other_vms_are_left_cpus_as_far_as_half_the_host(self):
-        # By vCPUs the computing pool would be 2 CPUs.
+    def test_general_vms_keep_up_to_half_of_the_host(self):
+        # In proportion to vCPUs the computing pool would be 2 CPUs.
         divided = sizer().divide(
             SIXTEEN, demand([8] * 5, [1] * 5), demand([8], [1])
         )
         self.assertEqual(8, len(divided.computing))
 
-    def test_a_configured_pool_keeps_its_size(self):
+    def test_configured_pool_keeps_its_size(self):
         subject = sizer(io_pool_cpus=frozenset((1, 2)))
         divided = subject.of(SIXTEEN, [4], [])
         self.assertEqual(frozenset((1, 2)), divided.io)
@@ -178,13 +182,13 @@ class WidthTest(base.TestCase):
         st.lists(st.integers(1, 16), max_size=12),
         st.lists(st.tuples(st.integers(1, 16), st.booleans()), max_size=4),
     )
-    def test_siblings_never_share_for_the_pools_sake(
+    def test_siblings_never_share_a_cpu_because_of_pools(
         self, count, io_vcpus, others, earlier
     ):
         cpus = SIXTEEN[:count]
         subject = sizer()
         for vcpus, io in earlier:
-            # Whatever the pools have been, before.
+            # Begin with pools of any size.
             subject.of(cpus, [vcpus] * io, [vcpus] * (not io))
         divided = subject.of(cpus, io_vcpus, others)
         inside = [one for one in io_vcpus if one <= subject.max_width]
@@ -197,7 +201,7 @@ class WidthTest(base.TestCase):
 
 
 class ConfiguredTest(base.TestCase):
-    def test_both(self):
+    def test_both_configured_pools_are_used(self):
         subject = sizer(
             io_pool_cpus=frozenset((1, 2)),
             computing_pool_cpus=frozenset((4, 5)),
@@ -206,7 +210,7 @@ class ConfiguredTest(base.TestCase):
         self.assertEqual(frozenset((1, 2)), divided.io)
         self.assertEqual(frozenset((4, 5)), divided.computing)
 
-    def test_one_leaves_the_rest_to_the_other(self):
+    def test_one_configured_pool_leaves_the_rest_to_the_other(self):
         divided = sizer(io_pool_cpus=frozenset((1, 2))).of(SIXTEEN, [], [])
         self.assertEqual(14, len(divided.computing))
         divided = sizer(computing_pool_cpus=frozenset((1, 2))).of(
@@ -214,7 +218,7 @@ class ConfiguredTest(base.TestCase):
         )
         self.assertEqual(14, len(divided.io))
 
-    def test_cpus_that_went_away(self):
+    def test_pool_is_sized_from_demand_if_its_configured_cpus_are_gone(self):
         subject = sizer(io_pool_cpus=frozenset((14, 15)))
         divided = subject.of(SIXTEEN[:15], [2], [2])
         self.assertEqual(frozenset((14,)), divided.io)
@@ -224,7 +228,7 @@ class ConfiguredTest(base.TestCase):
 
 
 class HysteresisTest(base.TestCase):
-    def test_grows_at_once_and_shrinks_late(self):
+    def test_io_pool_grows_at_once_and_shrinks_late(self):
         subject = sizer()
         sizes = [
             len(subject.of(SIXTEEN, wanted, [8, 8]).io)
@@ -232,14 +236,14 @@ class HysteresisTest(base.TestCase):
         ]
         self.assertEqual([2] + [8] * 10 + [2, 2], sizes)
 
-    def test_it_shrinks_to_the_most_that_was_needed_meanwhile(self):
+    def test_io_pool_shrinks_to_the_largest_recent_demand(self):
         subject = sizer()
         subject.of(SIXTEEN, [8, 8], [8, 8])
         for wanted in [[2]] * 5 + [[2, 2]] + [[2]] * 4:
             divided = subject.of(SIXTEEN, wanted, [8, 8])
         self.assertEqual(4, len(divided.io))
 
-    def test_demand_that_comes_and_goes_does_not_resize(self):
+    def test_intermittent_demand_does_not_resize_the_io_pool(self):
         subject = sizer()
         subject.of(SIXTEEN, [8], [8])
         sizes = {
@@ -249,13 +253,13 @@ class HysteresisTest(base.TestCase):
         }
         self.assertEqual({8}, sizes)
 
-    def test_a_pool_that_grows_keeps_its_cpus(self):
+    def test_growing_io_pool_keeps_its_cpus(self):
         subject = sizer()
         small = subject.of(SIXTEEN, [2], [8, 8])
         great = subject.of(SIXTEEN, [2, 2], [8, 8])
         self.assertLess(small.io, great.io)
 
-    def test_lent_while_nobody_is_in_it_for_long(self):
+    def test_io_pool_is_lent_after_it_was_empty_for_long(self):
         subject = sizer()
         self.assertTrue(subject.of(SIXTEEN, [], [8]).lent)
         self.assertFalse(subject.of(SIXTEEN, [8], [8]).lent)

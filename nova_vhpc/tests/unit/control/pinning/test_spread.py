@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Siblings apart, loads even, moves rare."""
+"""Separate CPUs for siblings, even loads, few moves."""
 
 import collections
 
@@ -20,26 +20,7 @@ from hypothesis import strategies as st
 from nova_vhpc.control import model
 from nova_vhpc.control.pinning import cpu_loads, spread
 from nova_vhpc.tests import base
-
-
-def host(sockets=2, caches=1, cores=4, threads=1):
-    """CPUs of a host; the threads of a core are numbered last."""
-    cpus = []
-    number = 0
-    for _thread in range(threads):
-        core = 0
-        for socket in range(sockets):
-            for cache in range(caches):
-                for _core in range(cores):
-                    cpus.append(
-                        model.Cpu(
-                            number, socket, socket * caches + cache, core
-                        )
-                    )
-                    number += 1
-                    core += 1
-    return tuple(cpus)
-
+from nova_vhpc.tests.unit.control.pinning.topologies import host
 
 EIGHT = host()
 ALL = frozenset(range(8))
@@ -68,22 +49,22 @@ class PlaceTest(base.TestCase):
     def assign(self, *requests, cpus=EIGHT, in_force=None):
         return spread.Spreader(50).assign(requests, cpus, in_force or {})
 
-    def test_siblings_on_different_cpus(self):
+    def test_siblings_do_not_share_a_cpu(self):
         pins = self.assign(*[request(f'vm{n}', 8) for n in range(3)])
         for vm in pins.values():
             self.assertEqual(8, len(set(cpus_of(vm))))
 
-    def test_more_vcpus_than_cpus_go_round(self):
+    def test_vcpus_beyond_the_cpus_are_shared_out_evenly(self):
         pins = self.assign(request('a', 5, frozenset((0, 1))))
         self.assertEqual([2, 3], sorted(counts(pins).values()))
 
-    def test_loads_are_even(self):
+    def test_each_cpu_gets_as_many_vcpus(self):
         pins = self.assign(*[request(f'vm{n}') for n in range(12)])
         self.assertEqual({3}, set(counts(pins).values()))
 
-    def test_loads_are_even_by_what_is_fair(self):
-        # Of the same weight, a narrow VM wants all of its CPUs, and each
-        # wide one half of its own: all is fair if wide ones share.
+    def test_wide_vms_share_cpus_beside_narrow_ones(self):
+        # At equal weights a fair share is two CPUs for each VM, so the two
+        # wide VMs must share four CPUs.
         pins = self.assign(
             *[request(f'narrow{n}', 2) for n in range(2)],
             *[request(f'wide{n}', 4) for n in range(2)],
@@ -93,7 +74,7 @@ class PlaceTest(base.TestCase):
             for uuid in pins.keys() - {narrow}:
                 self.assertTrue(set(pins[narrow]).isdisjoint(pins[uuid]))
 
-    def test_weight_counts(self):
+    def test_heavy_vms_do_not_share_cpus(self):
         pins = self.assign(
             *[request(f'light{n}', 8) for n in range(2)],
             request('heavy', 2, weight=8),
@@ -104,8 +85,8 @@ class PlaceTest(base.TestCase):
         self.assertTrue(set(pins['other']).isdisjoint(pins['heavy']))
         self.assertTrue(set(pins['other']).isdisjoint(pins['heavier']))
 
-    def test_members_of_a_cluster_are_apart_too(self):
-        # Though the CPUs are filled in turn, and its members come in turn.
+    def test_members_of_a_cluster_do_not_share_a_cpu(self):
+        # Filling the CPUs in turn would put members on the same CPU.
         two = frozenset((0, 1))
         pins = self.assign(
             *[
@@ -116,8 +97,9 @@ class PlaceTest(base.TestCase):
         self.assertNotEqual(pins['a0'], pins['a2'])
         self.assertNotEqual(pins['b1'], pins['b3'])
 
-    def test_threads_of_a_core_last(self):
-        # However the CPUs are numbered; the second has its threads together.
+    def test_second_thread_of_a_core_is_used_last(self):
+        # In the first numbering the threads of a core are far apart, in the
+        # second adjacent.
         last = host(sockets=1, cores=4, threads=2)
         beside = tuple(model.Cpu(n, core=n // 2) for n in range(8))
         for cpus in (last, beside):
@@ -129,14 +111,14 @@ class PlaceTest(base.TestCase):
                     4, len({cores[c] for c in cpus_of(pins['a'])})
                 )
 
-    def test_idle_cores_and_idle_caches_first(self):
+    def test_idle_caches_and_idle_cores_are_used_first(self):
         cpus = tuple(model.Cpu(n, llc=n // 4, core=n // 2) for n in range(8))
         pins = self.assign(*[request(uuid, 1) for uuid in 'abcd'], cpus=cpus)
         used = [cpu for uuid in 'abcd' for cpu in cpus_of(pins[uuid])]
         self.assertEqual([0, 1, 0, 1], [cpu // 4 for cpu in used])
         self.assertEqual(4, len({cpu // 2 for cpu in used}))
 
-    def test_compact_in_one_cache(self):
+    def test_compact_vm_is_in_one_cache(self):
         cpus = host(sockets=2, caches=2, cores=2)
         caches = {cpu.id: cpu.llc for cpu in cpus}
         pins = self.assign(
@@ -147,41 +129,41 @@ class PlaceTest(base.TestCase):
             self.assertEqual(1, len({caches[c] for c in cpus_of(vm)}))
         self.assertEqual({1}, set(counts(pins).values()))
 
-    def test_compact_in_the_cache_with_least_load(self):
+    def test_compact_vm_is_in_the_least_loaded_cache(self):
         cpus = host(sockets=2, caches=1, cores=2)
         subject = spread.Spreader(50)
-        there = [
+        present = [
             request('x', 2, frozenset((0, 1))),
             request('y', 1, frozenset((2,))),
         ]
-        subject.assign(there, cpus, {})
+        subject.assign(present, cpus, {})
         pins = subject.assign(
-            [*there, request('a', 2, frozenset(range(4)), compact=True)],
+            [*present, request('a', 2, frozenset(range(4)), compact=True)],
             cpus,
             {},
         )
         self.assertEqual({2, 3}, set(cpus_of(pins['a'])))
 
-    def test_compact_that_does_not_fit_is_spread(self):
+    def test_compact_vm_wider_than_a_cache_is_spread(self):
         cpus = host(sockets=2, caches=2, cores=2)
         pins = self.assign(request('a', 6, ALL, compact=True), cpus=cpus)
         self.assertEqual(6, len(set(cpus_of(pins['a']))))
 
-    def test_a_restarted_agent_moves_nobody(self):
+    def test_restarted_agent_moves_no_vm(self):
         in_force = {'a': single(3, 5), 'b': single(5, 3)}
         self.assertEqual(
             in_force,
             self.assign(request('a'), request('b'), in_force=in_force),
         )
 
-    def test_pins_as_far_apart_as_can_be_are_adopted(self):
+    def test_pins_with_unavoidable_sharing_are_adopted(self):
         two = {'allowed_cpus': frozenset((0, 1))}
         in_force = {'a': single(1, 0, 1, 0)}
         self.assertEqual(
             in_force, self.assign(request('a', 4, **two), in_force=in_force)
         )
 
-    def test_pins_that_put_siblings_together_are_not_adopted(self):
+    def test_pins_with_avoidable_sharing_are_not_adopted(self):
         pins = self.assign(request('a'), in_force={'a': single(3, 3)})
         self.assertEqual(2, len(set(cpus_of(pins['a']))))
 
@@ -196,7 +178,7 @@ class PlaceTest(base.TestCase):
             max_size=12,
         )
     )
-    def test_always_in_the_domain_and_as_far_apart_as_can_be(self, wanted):
+    def test_pins_are_allowed_cpus_with_least_sharing(self, wanted):
         requests = [
             request(
                 f'vm{n}', vcpus, allowed_cpus, compact=compact, cluster=cluster
@@ -217,33 +199,33 @@ class FairLoadTest(base.TestCase):
     def loads(self, *requests):
         return cpu_loads.fair_loads(requests, len(ALL))
 
-    def test_a_whole_cpu_at_most(self):
+    def test_load_is_at_most_a_whole_cpu(self):
         self.assertEqual(
             {'a': cpu_loads.WHOLE, 'b': cpu_loads.WHOLE},
             self.loads(request('a', 2), request('b', 6)),
         )
 
-    def test_by_weight(self):
-        found = self.loads(request('a', 8, weight=3), request('b', 8))
+    def test_loads_are_in_proportion_to_weights(self):
+        loads = self.loads(request('a', 8, weight=3), request('b', 8))
         self.assertEqual(
-            {'a': 3 * cpu_loads.WHOLE // 4, 'b': cpu_loads.WHOLE // 4}, found
+            {'a': 3 * cpu_loads.WHOLE // 4, 'b': cpu_loads.WHOLE // 4}, loads
         )
 
-    def test_who_is_idle_has_none(self):
-        found = self.loads(request('a', 8), request('b', 8, idle=True))
-        self.assertEqual({'a': cpu_loads.WHOLE}, found)
+    def test_idle_vm_has_no_load(self):
+        loads = self.loads(request('a', 8), request('b', 8, idle=True))
+        self.assertEqual({'a': cpu_loads.WHOLE}, loads)
 
-    def test_pools_apart(self):
-        # Three in one pool, one in the other. Who may use both is where
-        # there is more left.
+    def test_vm_of_both_pools_gets_cpus_where_more_is_left(self):
+        # Three VMs on the left CPUs, one on the right ones. VM c may use both,
+        # and gets CPUs where more is left.
         left, right = frozenset(range(4)), frozenset(range(4, 8))
         apart = [request(f'a{n}', 4, left) for n in range(3)]
         apart.append(request('b', 4, right))
-        found = self.loads(*apart)
-        self.assertEqual(cpu_loads.WHOLE, found['b'])
-        self.assertEqual(round(cpu_loads.WHOLE / 3), found['a0'])
+        loads = self.loads(*apart)
+        self.assertEqual(cpu_loads.WHOLE, loads['b'])
+        self.assertEqual(round(cpu_loads.WHOLE / 3), loads['a0'])
         joined = self.loads(*apart, request('c', 8, ALL))
-        self.assertEqual(found['a0'], joined['a0'])
+        self.assertEqual(loads['a0'], joined['a0'])
         self.assertEqual(cpu_loads.WHOLE // 2, joined['b'])
         self.assertEqual(cpu_loads.WHOLE // 4, joined['c'])
 
@@ -258,22 +240,22 @@ class FairLoadTest(base.TestCase):
             max_size=12,
         )
     )
-    def test_always_more_than_none_and_at_most_a_cpu(self, wanted):
+    def test_load_is_positive_and_at_most_a_cpu(self, wanted):
         requests = [
             request(f'vm{n}', vcpus, allowed_cpus, weight=weight, idle=idle)
             for n, (vcpus, allowed_cpus, weight, idle) in enumerate(wanted)
         ]
-        found = self.loads(*requests)
+        loads = self.loads(*requests)
         for one in requests:
             if one.idle:
-                self.assertNotIn(one.uuid, found)
+                self.assertNotIn(one.uuid, loads)
             else:
-                self.assertGreater(found[one.uuid], 0)
-                self.assertLessEqual(found[one.uuid], cpu_loads.WHOLE)
+                self.assertGreater(loads[one.uuid], 0)
+                self.assertLessEqual(loads[one.uuid], cpu_loads.WHOLE)
 
 
 class StabilityTest(base.TestCase):
-    def test_others_stay_when_vms_come_and_go(self):
+    def test_other_vms_stay_when_one_comes_or_goes(self):
         subject = spread.Spreader(50)
         requests = [request(f'vm{n}') for n in range(6)]
         before = dict(subject.assign(requests, EIGHT, {}))
@@ -285,7 +267,7 @@ class StabilityTest(base.TestCase):
             self.assertEqual(pins, more[uuid])
 
     def uneven(self, subject):
-        """Everybody on CPU 0 to 3 after half of the VMs have left."""
+        """Return VMs that are all pinned to CPUs 0 to 3."""
         requests = [
             request(f'vm{n}', 2, cpus) for n, cpus in enumerate([ALL] * 4)
         ]
@@ -297,7 +279,7 @@ class StabilityTest(base.TestCase):
         }
         return requests, in_force
 
-    def test_uneven_loads_are_mended_one_vm_at_a_time(self):
+    def test_uneven_loads_are_balanced_one_vm_at_a_time(self):
         subject = spread.Spreader(10)
         requests, in_force = self.uneven(subject)
         before = subject.assign(requests, EIGHT, in_force)
@@ -311,7 +293,7 @@ class StabilityTest(base.TestCase):
         self.assertEqual(2, sum(changed))
         self.assertEqual([0] * 8, changed[:8])
 
-    def test_wide_ones_make_room_when_narrow_ones_come(self):
+    def test_wide_vms_share_cpus_when_narrow_ones_come(self):
         subject = spread.Spreader(1)
         wide = [request(f'wide{n}', 4) for n in range(2)]
         alone = subject.assign(wide, EIGHT, {})
@@ -323,7 +305,7 @@ class StabilityTest(base.TestCase):
         self.assertTrue(set(pins['narrow0']).isdisjoint(pins['wide0']))
         self.assertTrue(set(pins['narrow0']).isdisjoint(pins['narrow1']))
 
-    def test_even_loads_are_left_alone_for_ever(self):
+    def test_even_loads_never_change(self):
         subject = spread.Spreader(2)
         requests = [request(f'vm{n}', 3) for n in range(5)]
         before = dict(subject.assign(requests, EIGHT, {}))
@@ -331,7 +313,7 @@ class StabilityTest(base.TestCase):
             after = dict(subject.assign(requests, EIGHT, {}))
         self.assertEqual(before, after)
 
-    def test_a_vm_that_moves_takes_only_the_vcpus_it_must(self):
+    def test_only_the_vm_that_can_leave_a_shared_cpu_moves(self):
         subject = spread.Spreader(1)
         requests = [
             request('a', 2, frozenset((0, 1))),
@@ -343,7 +325,7 @@ class StabilityTest(base.TestCase):
         self.assertEqual(single(1, 0), pins['a'])
         self.assertEqual(single(2), pins['b'])
 
-    def test_of_a_vm_that_moves_the_other_vcpus_stay_where_they_are(self):
+    def test_only_the_vcpu_on_the_shared_cpu_moves(self):
         subject = spread.Spreader(1)
         requests = [
             request('a', 2, frozenset((0, 1, 2))),
@@ -354,7 +336,7 @@ class StabilityTest(base.TestCase):
             pins = subject.assign(requests, EIGHT, in_force)
         self.assertEqual(single(2, 1), pins['a'])
 
-    def test_who_vanishes_together_with_a_cpu_is_forgotten(self):
+    def test_vm_that_vanishes_together_with_a_cpu_is_forgotten(self):
         subject = spread.Spreader(50)
         subject.assign([request('a'), request('b')], EIGHT, {})
         seven = frozenset(range(7))
@@ -384,7 +366,7 @@ class StabilityTest(base.TestCase):
             max_size=8,
         )
     )
-    def test_what_is_counted_is_what_is_placed(self, history):
+    def test_counted_loads_equal_the_loads_of_the_pins(self, history):
         subject = spread.Spreader(1)
         for wanted in history:
             requests = [
@@ -394,7 +376,9 @@ class StabilityTest(base.TestCase):
             pins = subject.assign(requests, EIGHT, {})
             self.assertEqual(set(wanted), set(pins))
             load = cpu_loads.fair_loads(requests, len(ALL))
-            afresh = cpu_loads.CpuLoads(EIGHT)
+            expected = cpu_loads.CpuLoads(EIGHT)
             for one in requests:
-                afresh.add(one, tuple(cpus_of(pins[one.uuid])), load[one.uuid])
-            self.assertEqual(vars(afresh), vars(subject._loads))
+                expected.add(
+                    one, tuple(cpus_of(pins[one.uuid])), load[one.uuid]
+                )
+            self.assertEqual(vars(expected), vars(subject._loads))

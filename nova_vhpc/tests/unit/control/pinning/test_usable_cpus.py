@@ -28,7 +28,7 @@ def vm(allowed):
 
 class UsableCpusTest(base.TestCase):
     @given(st.lists(st.tuples(SETS, st.lists(st.none() | SETS)), max_size=6))
-    def test_is_what_the_host_and_the_vm_have_in_common(self, ticks):
+    def test_usable_cpus_are_those_of_both_host_and_vm(self, ticks):
         subject = usable_cpus.UsableCpus()
         for host, vms in ticks:
             subject.update(tuple(model.Cpu(cpu) for cpu in sorted(host)))
@@ -46,7 +46,7 @@ class UsableCpusTest(base.TestCase):
         self.assertFalse(subject.update(host))
         self.assertIs(first, subject.of(vm(frozenset((9, 2, 1)))))
 
-    def test_memory_is_bounded(self):
+    def test_more_than_max_sets_are_forgotten_and_worked_out_anew(self):
         subject = usable_cpus.UsableCpus()
         host = (model.Cpu(0),)
         subject.update(host)

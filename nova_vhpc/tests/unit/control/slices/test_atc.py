@@ -117,7 +117,7 @@ class TestAlgorithm1(tests_base.TestCase):
     def test_line_12_two_zeros_are_not_three(self):
         self.assertEqual(12_000, self.compute((1.0, 0.0, 0.0), slices(12_000)))
 
-    def test_line_12_whichever_of_the_three_is_not_zero(self):
+    def test_line_12_all_three_latencies_must_be_zero(self):
         for latencies, expected in (
             ((0.0, 1.0, 0.0), 12_000),
             ((0.0, 0.0, 1.0), 11_000),
@@ -143,7 +143,7 @@ class TestAlgorithm1(tests_base.TestCase):
         self.assertEqual(1_100, self.compute(ZERO, slices(1_000)))
 
     def test_line_18_is_bounded_by_default(self):
-        # Cannot happen while beta is less than alpha; garbage may say so.
+        # Cannot happen while beta is less than alpha, as the options ensure.
         steps = dataclasses.replace(LITERAL, beta_us=5_000)
         self.assertEqual(30_000, self.compute(ZERO, slices(29_000), steps))
 
@@ -226,11 +226,11 @@ class TestAlgorithm2(tests_base.TestCase):
                 ),
             )
         )
-        # As printed: without parallel VMs even a specified slice is not
-        # looked at.
+        # As printed: without parallel VMs even a specified slice has no
+        # effect.
         self.assertEqual({}, dict(decision.vms))
 
-    def test_lines_8_to_11_whoever_comes_next_starts_at_default(self):
+    def test_lines_8_to_11_the_next_parallel_vm_starts_at_default(self):
         policy = self.policy()
         self.run_with(policy, [500, 600, 700])
         policy.decide(context())
@@ -296,7 +296,7 @@ class TestAlgorithm2(tests_base.TestCase):
             )
         self.assertEqual(8_000, decision.vms['a'].slice_us)
 
-    def test_actuators_minimum_above_default(self):
+    def test_slice_stays_default_if_actuators_minimum_is_greater(self):
         policy = self.policy(latency_floor_us=0)
         limits = model.ActuatorLimits(effective_min_slice_us=80_000)
         for latency in range(1, 100):
@@ -305,7 +305,7 @@ class TestAlgorithm2(tests_base.TestCase):
             )
         self.assertIsNone(decision.vms['a'].slice_us)
 
-    def test_no_measurement_changes_nothing(self):
+    def test_slice_stays_without_measurements(self):
         policy = self.policy()
         self.run_with(policy, [500, 600])
         decision = self.run_with(policy, [None, None, None, None])
@@ -323,7 +323,7 @@ class TestAlgorithm2(tests_base.TestCase):
         decision = self.run_with(policy, [90, 60, 99])
         self.assertEqual(26_000, decision.vms['a'].slice_us)
 
-    def test_vms_in_the_io_pool_are_left_out(self):
+    def test_vm_in_the_io_pool_has_no_slice(self):
         policy = self.policy()
         for latency in (500, 600, 700):
             decision = policy.decide(
@@ -334,8 +334,8 @@ class TestAlgorithm2(tests_base.TestCase):
         self.assertIsNone(decision.vms['a'].slice_us)
         self.assertNotIn('b', decision.vms)
 
-    def test_specified_while_all_parallel_vms_are_in_the_io_pool(self):
-        # They are on Algorithm 2's list all the same.
+    def test_specified_slice_is_used_if_all_parallel_vms_are_in_io_pool(self):
+        # Algorithm 2 lists parallel VMs whether or not they are in the pool.
         web = vm('web', workload=model.Workload.GENERAL, time_slice_us=6_000)
         policy = self.policy()
         for in_io_pool in ((), ('a',)):
@@ -344,23 +344,23 @@ class TestAlgorithm2(tests_base.TestCase):
             )
             self.assertEqual(6_000, decision.vms['web'].slice_us)
 
-    def test_who_is_never_measured_holds_nobody_up(self):
+    def test_never_measured_vm_does_not_keep_slices_short(self):
         policy = self.policy()
         silent = [vm('z')]
         self.run_with(policy, [500, 600, 700, 800], make=silent)
         decision = self.run_with(policy, [0.0] * 12, make=silent)
         self.assertIsNone(decision.vms['a'].slice_us)
         self.assertIsNone(decision.vms['z'].slice_us)
-        # Nor on the other hosts, which are told what each alone would have.
+        # It does not hold up other hosts, which receive own_us, either.
         self.assertIsNone(decision.vms['z'].own_us)
 
-    def test_a_gap_is_waited_for(self):
+    def test_slice_stays_while_a_vm_is_briefly_not_measured(self):
         policy = self.policy()
         self.run_with(policy, [500, 600], [500, 500])
         decision = self.run_with(policy, [0.0] * 3, [None] * 3)
         self.assertEqual(29_000, decision.vms['a'].slice_us)
 
-    def test_every_gap_is_waited_for(self):
+    def test_slice_stays_in_each_of_two_gaps_of_measurement(self):
         policy = self.policy()
         self.run_with(policy, [500, 600], [500, 500])
         decision = self.run_with(
@@ -368,7 +368,7 @@ class TestAlgorithm2(tests_base.TestCase):
         )
         self.assertEqual(29_000, decision.vms['a'].slice_us)
 
-    def test_peers_minimum_only_if_shared(self):
+    def test_minimum_of_peers_is_used_only_if_slices_are_shared(self):
         peers = {'c1': model.PeerView(min_slice_us=12_000)}
         for share, expected in ((False, None), (True, 12_000)):
             policy = self.policy(share_slices=share)
@@ -376,17 +376,17 @@ class TestAlgorithm2(tests_base.TestCase):
                 context(vm('a', 5.0, cluster='c1'), peers=peers)
             )
             self.assertEqual(expected, decision.vms['a'].slice_us)
-            # What the peers asked for is not told back to them as ours,
-            # or no host could ever lengthen first.
+            # The slice that peers asked for must not be published as this
+            # host's own, or no host could ever be the first to lengthen.
             self.assertEqual(30_000, decision.vms['a'].own_us)
 
-    def test_peers_without_a_slice_ask_for_nothing(self):
-        for told_us in (None, 0, -5):
+    def test_peers_without_a_valid_slice_change_nothing(self):
+        for peer_slice_us in (None, 0, -5):
             decision = self.policy(share_slices=True).decide(
                 context(
                     vm('a', 5.0, cluster='c1'),
                     vm('b', 5.0, cluster='c2'),
-                    peers={'c1': model.PeerView(min_slice_us=told_us)},
+                    peers={'c1': model.PeerView(min_slice_us=peer_slice_us)},
                 )
             )
             self.assertIsNone(decision.vms['a'].slice_us)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""dss, vslicer, fixed and none."""
+"""The slice policies that the ATC paper compares itself with, and none."""
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
@@ -32,13 +32,13 @@ def decide(policy, *vms):
 
 
 class NoneTest(tests_base.TestCase):
-    def test_leaves_all_alone(self):
+    def test_no_slice_is_chosen_even_if_specified(self):
         policy = none.NonePolicy(control_config.ControlConfig())
         self.assertEqual({}, dict(decide(policy, vm(time_slice_us=5_000))))
 
 
 class FixedTest(tests_base.TestCase):
-    def test_all_alike_but_for_the_specified(self):
+    def test_all_vms_have_the_fixed_slice_unless_specified(self):
         policy = fixed.FixedPolicy(
             control_config.ControlConfig(fixed_slice_us=7_000)
         )
@@ -58,7 +58,7 @@ class FixedTest(tests_base.TestCase):
 
 
 class VslicerTest(tests_base.TestCase):
-    def test_micro_slices_for_latency_vms(self):
+    def test_latency_vms_have_micro_slices_unless_specified(self):
         policy = vslicer.VslicerPolicy(control_config.ControlConfig())
         chosen = decide(
             policy,
@@ -79,19 +79,19 @@ class DssTest(tests_base.TestCase):
     def policy(self):
         return dss.DssPolicy(control_config.ControlConfig())
 
-    def test_by_the_events_of_some_periods(self):
-        # A burst of one period is a third of what counts in the next one.
+    def test_slice_follows_the_moving_average_of_events(self):
+        # A new sample has a weight of 0.3 in the moving average.
         policy = self.policy()
         self.settle(policy, 0.0)
         slices = [
             decide(policy, vm('a', events))['a'].slice_us
             for events in (1_000.0, 0.0, 0.0)
         ]
-        # 300 events in 100 ms, then 210 and 147: ten of them in 3.3 ms, in
-        # 4.8 ms, which is no clear change, and in 6.8 ms.
+        # The averages are 300, 210 and 147 events in 100 ms. Ten events take
+        # 3.3 ms, then 4.8 ms (too small a change for a write), then 6.8 ms.
         self.assertEqual([3_750, 3_750, 7_500], slices)
 
-    def test_not_where_it_is_specified(self):
+    def test_specified_slice_is_kept(self):
         chosen = decide(self.policy(), vm('a', 1e6, time_slice_us=9_000))['a']
         self.assertEqual((9_000, True), (chosen.slice_us, chosen.specified))
 
@@ -100,15 +100,15 @@ class DssTest(tests_base.TestCase):
             chosen = decide(policy, vm('a', events))
         return chosen['a'].slice_us
 
-    def test_no_io_is_default(self):
+    def test_vm_without_io_has_the_default_slice(self):
         self.assertIsNone(self.settle(self.policy(), 0.0))
 
-    def test_ten_events_per_slice(self):
+    def test_a_slice_has_ten_events(self):
         # 100 events in 100 ms: ten of them in 10 ms.
         slice_us = self.settle(self.policy(), 100.0)
         self.assertTrue(10_000 / 1.5 < slice_us < 10_000 * 1.5, slice_us)
 
-    def test_more_io_shorter_slices_down_to_the_minimum(self):
+    def test_more_io_gives_shorter_slices_down_to_the_minimum(self):
         slices = [
             self.settle(self.policy(), events)
             for events in (50.0, 100.0, 200.0, 400.0, 800.0, 1e6)
@@ -117,8 +117,8 @@ class DssTest(tests_base.TestCase):
         self.assertEqual(5, len(set(slices[:5])))
         self.assertTrue(1_000 <= slices[-1] < 1_500)
 
-    def test_small_changes_are_not_worth_a_write(self):
-        # Two neighbouring slices are as near at 112 events: without
+    def test_small_change_keeps_the_slice(self):
+        # At 112 events two neighbouring slices are equally near: without
         # hysteresis every change there would be a write.
         for low, high in ((105.0, 120.0), (120.0, 105.0)):
             policy = self.policy()
@@ -127,29 +127,29 @@ class DssTest(tests_base.TestCase):
                 self.assertEqual(before, self.settle(policy, high))
                 self.assertEqual(before, self.settle(policy, low))
 
-    def test_from_both_sides_of_the_middle_it_is_another_slice(self):
-        # Or the test above would compare one slice with itself.
+    def test_slices_on_both_sides_of_the_middle_differ(self):
+        # Otherwise test_small_change_keeps_the_slice would prove nothing.
         self.assertNotEqual(
             self.settle(self.policy(), 105.0),
             self.settle(self.policy(), 120.0),
         )
 
-    def test_a_clear_change_is_worth_a_write(self):
-        # 105 events mean 10.6 ms here, whose neighbour is 7.5 ms: there,
-        # at 133 events, the change is clear.
+    def test_large_change_changes_the_slice(self):
+        # 105 events give a slice of 10.6 ms, the next shorter one is 7.5 ms.
+        # It is chosen from 133 events on.
         for events, moved in ((130.0, False), (140.0, True)):
             policy = self.policy()
             before = self.settle(policy, 105.0)
             self.assertEqual(moved, before != self.settle(policy, events))
 
-    def test_each_vm_by_its_own_io(self):
+    def test_each_vm_has_the_slice_of_its_own_io(self):
         policy = self.policy()
         for _ in range(40):
             chosen = decide(policy, vm('a', 400.0), vm('b', 0.0))
         self.assertLess(chosen['a'].slice_us, 5_000)
         self.assertIsNone(chosen['b'].slice_us)
 
-    def test_unmeasured_and_vanished(self):
+    def test_unmeasured_vm_keeps_its_slice_and_vanished_vm_is_forgotten(self):
         policy = self.policy()
         self.assertEqual({}, dict(decide(policy, vm('a'))))
         self.settle(policy, 100.0)

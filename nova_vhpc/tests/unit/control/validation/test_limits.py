@@ -52,7 +52,7 @@ class CheckTest(base.TestCase):
         checked, _ = limits.check(model.ActuatorLimits(min_shares=10**400))
         self.assertEqual(262_145, checked.min_shares)
 
-    def test_object_that_is_no_limits_is_taken_as_libvirts(self):
+    def test_object_of_another_type_is_replaced_by_libvirts_limits(self):
         for wrong in (None, model.ActuatorLimits(max_shares=math.nan)):
             checked, (fault,) = limits.check(wrong)
             self.assertEqual(model.ActuatorLimits(), checked)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Members are counted wherever they run, offered by Placement or not."""
+"""Members are counted wherever they run, also outside of offered hosts."""
 
 import fixtures
 from nova import objects
@@ -21,7 +21,7 @@ from nova_vhpc.tests.unit.scheduler import world
 
 
 class MembersTest(world.WorldTestCase):
-    """Hosts 0 to 3 are offered; ``peer`` is full, and beside host 1."""
+    """Hosts 0 to 3 are offered; ``peer``, near host 1, is full."""
 
     def setUp(self):
         super().setUp()
@@ -34,14 +34,15 @@ class MembersTest(world.WorldTestCase):
                 id=1, name='a', hosts=['peer', near.host], metadata=place
             )
         ]
-        # One uplink is free there: room for one member and no more.
+        # One uplink is free there, so it can take one member.
         near.allocation_candidates = near.allocation_candidates[:1]
 
     def ask(self, spec, gone=(), **hosts):
-        """Where the first member goes, and how many the plan has.
+        """Return the first member's host, members planned, peers by host.
 
-        :param gone: members that the databases have on no host for good.
-        :param hosts: members by name of their host; none for no answer.
+        :param gone: members that the databases report as being on no host.
+        :param hosts: members by name of their host; with none, and none gone,
+            the databases do not answer.
         """
         if hosts or gone:
             self.instance_locations = nova_db.InstanceLocations(
@@ -64,16 +65,16 @@ class MembersTest(world.WorldTestCase):
         )
 
     def group(self, members=4, hosts=('peer',), num_instances=None):
-        """A request for the first member of a group that has others."""
+        """Return a request for the first member of a group, and all UUIDs."""
         spec = self.request(members=members)
         spec.num_instances = num_instances or members
         spec.instance_group.hosts = list(hosts)
         return spec, list(spec.instance_group.members)
 
     def moved(self, *args, **kwargs):
-        """The same, where the member was booted long ago."""
+        """Return a request that moves the first member."""
         spec, uuids = self.group(*args, **kwargs)
-        # As Nova does for each kind of move.
+        # Nova sets a cell for each kind of move.
         spec.requested_destination = objects.Destination(
             cell=objects.CellMapping(uuid=uuidsentinel.cell)
         )
@@ -86,7 +87,7 @@ class MembersTest(world.WorldTestCase):
                 ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
             )
 
-    def test_member_that_is_resized_where_it_is(self):
+    def test_member_resized_on_its_host_frees_its_own_cpus(self):
         spec, uuids = self.moved()
         spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
         for state in self.states:
@@ -94,12 +95,12 @@ class MembersTest(world.WorldTestCase):
         own = self.states[2]
         self.move_source = nova_db.MoveSource(own.host, own.nodename, 4)
         self.assertEqual([own.host], self.passing(spec))
-        # The host is planned with as it is once the member has stopped.
+        # The plan counts the host without the CPUs of the moving member.
         self.ask(spec, peer=uuids)
         (fact,) = own._vhpc_session.plan_score._facts([own._vhpc])
         self.assertEqual(own.vcpus_total - 5, fact.used_vcpus)
 
-    def test_member_that_is_resized_on_another_node_of_its_host(self):
+    def test_member_resized_on_another_node_frees_no_cpus(self):
         spec, _ = self.moved()
         spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
         for state in self.states:
@@ -108,8 +109,8 @@ class MembersTest(world.WorldTestCase):
             self.move_source = nova_db.MoveSource(host, node, 4)
             self.assertEqual([], self.passing(spec))
 
-    def test_member_that_is_kept_from_its_host(self):
-        # Nobody is asked what it has there.
+    def test_member_excluded_from_a_host_frees_no_cpus(self):
+        # The source is not looked up because the request excludes a host.
         spec, _ = self.moved()
         spec.ignore_hosts = ['host00009']
         spec.flavor.extra_specs['vhpc:max_overcommit'] = '1.0'
@@ -118,47 +119,47 @@ class MembersTest(world.WorldTestCase):
         self.move_source = nova_db.MoveSource(own.host, own.nodename, 4)
         self.assertNotIn(own.host, self.passing(spec))
 
-    def test_moved_member_of_a_group_that_grew(self):
+    def test_moved_member_of_a_grown_group_counts_all_peers(self):
         spec, uuids = self.moved(members=8, num_instances=4)
         self.assertEqual(
             ('host00001', 1, {'peer': 7}), self.ask(spec, peer=uuids)
         )
 
-    def test_unshelved_member_beside_a_shelved_one(self):
+    def test_unshelved_member_does_not_count_a_shelved_peer(self):
         spec, uuids = self.moved()
         self.assertEqual(
             ('host00001', 1, {'peer': 2}), self.ask(spec, peer=uuids[2:])
         )
 
-    def test_moved_member_of_a_deleted_group(self):
-        # Its request still has the number of its first boot.
+    def test_moved_member_of_a_deleted_group_is_planned_alone(self):
+        # Its request still has the num_instances of the first boot.
         spec, _ = self.moved()
         spec.instance_group = None
         self.assertEqual((1, {}), self.ask(spec)[1:])
 
-    def test_first_one_of_a_shelved_cluster(self):
+    def test_first_member_unshelved_is_planned_with_the_other_shelved(self):
         spec, uuids = self.moved(hosts=[], num_instances=1)
         self.assertEqual((3, {}), self.ask(spec, uuids[3:])[1:])
 
     def evacuated(self, **kwargs):
-        """A member whose host, ``dead``, must not take it."""
+        """Return a request that evacuates the first member from ``dead``."""
         spec, uuids = self.moved(**kwargs)
         spec.ignore_hosts = ['dead']
         self.down = {'dead'}
         return spec, uuids
 
-    def test_evacuated_members_come_together(self):
-        # One place is near ``peer``, but not for all three.
+    def test_evacuated_members_are_planned_together(self):
+        # Near ``peer`` is capacity for one member, not for all three.
         spec, uuids = self.evacuated(hosts=['dead', 'peer'])
         host, planned, running = self.ask(spec, dead=uuids[:3], peer=uuids[3:])
         self.assertEqual((3, {'peer': 1}), (planned, running))
         self.assertNotEqual('host00001', host)
 
-    def test_evacuated_members_of_a_cluster_that_was_on_one_host(self):
+    def test_evacuated_cluster_of_one_host_is_planned_as_a_whole(self):
         spec, uuids = self.evacuated(hosts=['dead'])
         self.assertEqual((4, {}), self.ask(spec, dead=uuids)[1:])
 
-    def test_evacuated_member_beside_one_that_is_gone(self):
+    def test_evacuated_member_is_planned_without_a_peer_that_is_gone(self):
         spec, uuids = self.evacuated(hosts=['dead', 'peer'])
         self.assertEqual(
             (2, {'peer': 1}),
@@ -166,7 +167,7 @@ class MembersTest(world.WorldTestCase):
         )
 
     def test_evacuated_member_joins_peers_at_their_destination(self):
-        # Nova has them on the dead host until they run again.
+        # In the database they are on the dead host until they run again.
         spec, uuids = self.evacuated(hosts=['dead'])
         self.evacuation_destinations = {
             uuids[1]: 'host00003',
@@ -176,8 +177,8 @@ class MembersTest(world.WorldTestCase):
         self.assertEqual((2, {'host00003': 2}), (planned, running))
         self.assertEqual('host00003', host)
 
-    def test_evacuated_members_that_find_no_room_together(self):
-        # As many as there are may yet come: now only this one is planned.
+    def test_evacuated_member_is_planned_alone_without_capacity_for_all(self):
+        # Three may be evacuated, but now only this one is planned.
         for state in self.states[2:]:
             state.allocation_candidates = []
         self.states[0].allocation_candidates = []
@@ -187,20 +188,20 @@ class MembersTest(world.WorldTestCase):
             self.ask(spec, dead=uuids[:3], peer=uuids[3:]),
         )
 
-    def test_member_that_is_moved_from_a_host_that_runs(self):
+    def test_member_moved_from_a_running_host_is_planned_alone(self):
         spec, uuids = self.evacuated(hosts=['peer'])
         spec.ignore_hosts = ['peer']
         self.assertEqual(
             ('host00001', 1, {'peer': 3}), self.ask(spec, peer=uuids)
         )
 
-    def test_member_that_may_stay_is_not_evacuated(self):
+    def test_member_moved_without_excluded_hosts_is_planned_alone(self):
         spec, uuids = self.moved(hosts=['dead'])
         self.down = {'dead'}
         self.assertEqual((1, {'dead': 3}), self.ask(spec, dead=uuids)[1:])
 
     def test_moved_member_counts_peers_that_stay_on_a_dead_host(self):
-        # It is not evacuated: its own host may run.
+        # This member is not evacuated: its own host is up.
         spec, uuids = self.evacuated(hosts=['dead', 'peer'])
         spec.ignore_hosts = ['peer']
         self.assertEqual(
@@ -208,7 +209,7 @@ class MembersTest(world.WorldTestCase):
             self.ask(spec, peer=uuids[:1], dead=uuids[1:])[1:],
         )
 
-    def test_unshelved_member_whose_peers_are_in_another_cell(self):
+    def test_unshelved_member_counts_peers_that_the_group_lacks(self):
         spec, uuids = self.moved(hosts=[])
         self.assertEqual(
             ('host00001', 1, {'peer': 2}),
@@ -230,16 +231,19 @@ class MembersTest(world.WorldTestCase):
         _, _, running = self.ask(spec, uuids[3:], host00002=uuids[2:3])
         self.assertEqual({'host00002': 1}, running)
 
-    def test_multi_create_of_the_rest(self):
+    def test_multi_create_plans_new_members_beside_running_ones(self):
         spec, uuids = self.group(members=6, num_instances=4)
         _, planned, running = self.ask(spec, peer=uuids[4:])
         self.assertEqual((4, {'peer': 2}), (planned, running))
 
     def test_boot_with_requested_destination_is_no_move(self):
-        # Nova's request filters and --host say where to, but name no cell.
-        for wish in (objects.Destination(), objects.Destination(cell=None)):
+        # Nova's request filters and --host set a destination without a cell.
+        for destination in (
+            objects.Destination(),
+            objects.Destination(cell=None),
+        ):
             spec, uuids = self.group(members=6, num_instances=4)
-            spec.requested_destination = wish
+            spec.requested_destination = destination
             _, planned, running = self.ask(spec, peer=uuids[4:])
             self.assertEqual((4, {'peer': 2}), (planned, running))
 
@@ -251,15 +255,15 @@ class MembersTest(world.WorldTestCase):
         )
         self.assertEqual((1, {'peer': 2, 'host00002': 1}), (planned, running))
 
-    def test_peers_that_just_start_on_offered_hosts(self):
-        # nova-compute tells of them when they have started.
+    def test_moved_member_counts_starting_peers_on_offered_hosts(self):
+        # nova-compute reports them only after they have started.
         spec, uuids = self.moved(hosts=['peer', 'host00002'])
         _, planned, running = self.ask(
             spec, peer=uuids[3:], host00002=uuids[1:3]
         )
         self.assertEqual((1, {'peer': 1, 'host00002': 2}), (planned, running))
 
-    def test_the_only_peer_just_starts(self):
+    def test_booted_member_goes_to_the_host_of_its_starting_peer(self):
         spec, uuids = self.group(members=2, hosts=['host00002'])
         spec.num_instances = 1
         best, planned, running = self.ask(spec, host00002=uuids[1:])
@@ -267,26 +271,26 @@ class MembersTest(world.WorldTestCase):
             ('host00002', 1, {'host00002': 1}), (best, planned, running)
         )
 
-    def test_member_that_is_alone_on_its_host_leaves_nobody_there(self):
+    def test_member_does_not_count_itself_on_its_old_host(self):
         spec, uuids = self.group(hosts=['peer', 'source'])
         _, _, running = self.ask(spec, source=uuids[:1], peer=uuids[1:])
         self.assertEqual({'peer': 3}, running)
 
-    def test_a_peer_that_just_starts_beside_one_that_runs(self):
+    def test_starting_peer_counts_beside_a_running_one(self):
         spec, uuids = self.group(hosts=('peer', 'host00002'))
         self.states[2].instances = {uuids[1]: None}
         _, _, running = self.ask(spec, peer=uuids[3:], host00002=uuids[1:3])
         self.assertEqual({'peer': 1, 'host00002': 2}, running)
 
-    def test_one_boot_beside_one_that_runs_and_one_that_starts(self):
+    def test_single_boot_counts_running_and_starting_peers(self):
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = {uuids[1]: None}
         _, _, running = self.ask(spec, host00002=uuids[1:])
         self.assertEqual({'host00002': 2}, running)
 
-    def test_one_boot_beside_peers_that_all_run(self):
-        self.instance_locations = 'nobody asks'
+    def test_single_boot_makes_no_query_if_all_peers_run(self):
+        self.instance_locations = 'not queried'
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = dict.fromkeys(uuids[1:])
@@ -299,18 +303,18 @@ class MembersTest(world.WorldTestCase):
                 lambda uuids: False,
             )
         )
-        self.instance_locations = 'nobody asks'
+        self.instance_locations = 'not queried'
         spec, uuids = self.group(members=3, hosts=('host00002',))
         spec.num_instances = 1
         self.states[2].instances = {uuids[1]: None}
         self.assertEqual((1, {'host00002': 1}), self.ask(spec)[1:])
 
-    def test_members_are_estimated_without_an_answer(self):
+    def test_peers_are_estimated_if_databases_do_not_answer(self):
         spec, _ = self.moved()
         self.assertEqual(('host00001', 1, {'peer': 1}), self.ask(spec))
 
-    def test_multi_create_of_the_rest_without_an_answer(self):
-        # One or two of them run already, or 96 in 100.
+    def test_multi_create_estimates_peers_if_databases_do_not_answer(self):
+        # Of 5, 6 or 100 members 1, 2 or 96 run already.
         for members in (5, 6, 100):
             spec, _ = self.group(members=members, num_instances=4)
             _, planned, running = self.ask(spec)
@@ -318,7 +322,7 @@ class MembersTest(world.WorldTestCase):
             for state in self.states:
                 del state._vhpc
 
-    def test_peers_whose_switch_has_no_host_to_offer(self):
+    def test_member_goes_to_the_rack_of_a_peer_of_another_switch(self):
         for number, state in enumerate(self.states):
             state.aggregates = [
                 objects.Aggregate(
@@ -332,10 +336,10 @@ class MembersTest(world.WorldTestCase):
                 )
             ]
         spec, uuids = self.group()
-        asked = []
+        queries = []
 
         def racks(hosts, key):
-            asked.append((hosts, key))
+            queries.append((hosts, key))
             return {'peer': 'r2'}
 
         self.useFixture(
@@ -345,15 +349,15 @@ class MembersTest(world.WorldTestCase):
         )
         best, _, _ = self.ask(spec, peer=uuids)
         self.assertEqual('host00002', best)
-        self.assertEqual([({'peer'}, 'vhpc:rack')], asked)
+        self.assertEqual([({'peer'}, 'vhpc:rack')], queries)
 
     def test_members_of_one_boot_are_counted_once(self):
-        # On no host yet, and none of them is shelved.
+        # They are on no host yet, and none of them is shelved.
         self.instance_locations = nova_db.InstanceLocations({}, frozenset())
         spec, _ = self.group()
         self.assertEqual((4, {}), self.ask(spec)[1:])
 
     def test_new_group_causes_no_query(self):
-        self.instance_locations = 'nobody asks'
+        self.instance_locations = 'not queried'
         spec, _ = self.group(hosts=[])
         self.assertEqual((4, {}), self.ask(spec)[1:])
