@@ -82,6 +82,7 @@ class TestDomainXml(base.BaseTestCase):
         for specs, extra in (
             ({**asked, 'hw:cpu_policy': 'dedicated'}, ''),
             ({**asked, 'hw:cpu_policy': 'mixed'}, ''),
+            ({**asked, 'resources:PCPU': '4'}, ''),
             (asked, '<numatune><memory nodeset="0"/></numatune>'),
             (asked, '<cpu><numa><cell id="0"/></numa></cpu>'),
             (
