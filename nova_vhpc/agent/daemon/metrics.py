@@ -104,6 +104,7 @@ class StatusCollector(registry.Collector):
             gauge = core.GaugeMetricFamily(PREFIX + name, text)
             gauge.add_metric([], float(agent[key]))
             yield gauge
+        yield _part_health(status.get('health') or {})
         yield _published(status.get('publishing') or {})
         yield from _peers(status.get('peers') or {})
         labels = ['uuid', 'name']
@@ -149,6 +150,18 @@ class StatusCollector(registry.Collector):
             for vm, value in zip(vms, positive, strict=True):
                 gauge.add_metric([vm['uuid'], vm['name']], float(value))
             yield gauge
+
+
+def _part_health(health: dict[str, Any]) -> core.Metric:
+    """Return whether each part of the agent is healthy."""
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'part_healthy',
+        '0 while a part of the agent is off, or works for some VMs only.',
+        labels=['part'],
+    )
+    for name, part in health.get('parts', {}).items():
+        gauge.add_metric([name], float(part['healthy']))
+    return gauge
 
 
 def _published(status: dict[str, Any]) -> core.Metric:
