@@ -194,24 +194,59 @@ def usable_cpus(
 def host_cpus(
     usable: Iterable[int], sys_root: str = '/sys'
 ) -> tuple[model.Cpu, ...]:
-    """Return the CPUs with their socket, last-level cache and core."""
+    """Return the CPUs with their socket, last-level cache and core.
+
+    Each of them is numbered by its lowest online CPU. The kernel's own
+    numbers are not unique: ``core_id`` begins anew in each cluster (RISC-V)
+    and book (s390), and differs between the threads of an AMD module.
+    """
     base = pathlib.Path(sys_root, 'devices/system/cpu')
     return tuple(
         model.Cpu(
             id=cpu,
-            socket=_number(base / f'cpu{cpu}/topology/physical_package_id'),
+            socket=_socket(base / f'cpu{cpu}/topology', cpu),
             llc=_last_level_cache(base / f'cpu{cpu}/cache'),
-            core=_number(base / f'cpu{cpu}/topology/core_id', cpu),
+            core=_lowest(
+                base / f'cpu{cpu}/topology',
+                # The second is the name before Linux 5.3.
+                ('core_cpus_list', 'thread_siblings_list'),
+                cpu,
+                cpu,
+            ),
         )
         for cpu in sorted(usable)
     )
 
 
-def _number(path: pathlib.Path, default: int = 0) -> int:
+def _socket(topology: pathlib.Path, cpu: int) -> int:
+    """Return the number of a CPU's socket; 0 if the kernel knows none."""
     try:
-        return max(0, int(path.read_text()))
+        number = int((topology / 'physical_package_id').read_text())
     except (OSError, ValueError):
-        return default
+        return 0
+    if number < 0:
+        return 0
+    return _lowest(
+        topology, ('package_cpus_list', 'core_siblings_list'), cpu, number
+    )
+
+
+def _lowest(
+    topology: pathlib.Path, names: Iterable[str], cpu: int, default: int
+) -> int:
+    """Return the lowest CPU in the first list that is there.
+
+    :param names: files with a CPU list each.
+    :param cpu: CPU that the list must contain.
+    """
+    for name in names:
+        try:
+            shared = cpus.parse_cpu_set((topology / name).read_text())
+        except (OSError, ValueError):
+            continue
+        if cpu in shared:
+            return min(shared)
+    return default
 
 
 def _last_level_cache(cache: pathlib.Path) -> int:

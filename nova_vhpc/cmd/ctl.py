@@ -25,6 +25,7 @@ from oslo_config import cfg
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors
+from nova_vhpc.agent.daemon import health
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import agent as agent_conf
@@ -153,12 +154,15 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
 def describe(host: str, answer: dict[str, Any]) -> str:
     """Return the answer to ``status`` as text of a few lines."""
     agent = answer.get('agent', {})
+    judged = answer.get('health') or {}
     lines = [
         f'{host}: agent {answer.get("version", "?")}'
         + (', paused' if agent.get('paused') else '')
         + (', dry run' if agent.get('dry_run') else '')
         + ('' if agent.get('libvirt_up', True) else ', libvirt is away')
+        + ('' if judged.get('healthy', True) else ', not healthy')
     ]
+    lines += [f'  {sentence}' for sentence in health.sentences(judged)]
     for part in ('publishing', 'groups', 'peers', 'metrics'):
         if part == 'metrics' and part not in answer:
             # Agents of earlier versions do not tell.

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
-from nova_vhpc.agent.daemon import status_socket
+from nova_vhpc.agent.daemon import health, status_socket
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import types
 
@@ -177,6 +177,8 @@ def render(document: dict[str, Any]) -> panel.Panel:
         :mod:`nova_vhpc.agent.daemon.status`.
     """
     agent = document['agent']
+    # Agents of earlier versions have none.
+    judged = document.get('health') or {}
     rows = table.Table(box=box.SIMPLE, expand=True, pad_edge=False)
     for name, side in COLUMNS:
         rows.add_column(name, justify='right' if side == 'right' else 'left')
@@ -189,6 +191,7 @@ def render(document: dict[str, Any]) -> panel.Panel:
             ('DRY RUN', agent['dry_run']),
             ('PAUSED', agent['paused']),
             ('NO LIBVIRT', not agent['libvirt_up']),
+            ('NOT HEALTHY', not judged.get('healthy', True)),
         )
         if on
     ]
@@ -212,17 +215,25 @@ def render(document: dict[str, Any]) -> panel.Panel:
     left_alone = agent.get('refused', {}).items()
     below = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
     below += agent.get('remarks', ())
-    if uplinks.get('detail'):
-        below.append(f'uplinks: {state}: {uplinks["detail"]}')
-    metrics = document.get('metrics') or {}
-    if metrics.get('detail'):
-        below.append(f'metrics: {metrics["state"]}: {metrics["detail"]}')
-    below += [f'uplinks: {problem}' for problem in uplinks.get('problems', ())]
+    below += health.sentences(judged) if judged else _problems(document)
     return panel.Panel(
         console.Group(rows, *map(text.Text, below)),
         title=text.Text(title),
         subtitle=subtitle,
     )
+
+
+def _problems(document: dict[str, Any]) -> list[str]:
+    """Return what an agent of an earlier version, without health, says."""
+    uplinks = document.get('publishing') or {}
+    lines = []
+    for name, part in (
+        ('uplinks', uplinks),
+        ('metrics', document.get('metrics') or {}),
+    ):
+        if part.get('detail'):
+            lines.append(f'{name}: {part["state"]}: {part["detail"]}')
+    return lines + [f'uplinks: {p}' for p in uplinks.get('problems', ())]
 
 
 def _bus(document: dict[str, Any]) -> str:

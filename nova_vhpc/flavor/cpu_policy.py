@@ -47,6 +47,22 @@ def dedicated(vcpus: int, specs: Mapping[str, str]) -> int:
         return 0
 
 
+def dedicated_by(specs: Mapping[str, str]) -> str:
+    """Return the extra spec that gives dedicated host CPUs; empty if none.
+
+    :param specs: all extra specs of the flavor.
+    """
+    for key, value in specs.items():
+        match = _EXPLICIT.fullmatch(key)
+        if match:
+            is_dedicated = match[1] == 'PCPU' and value.strip('0') != ''
+        else:
+            is_dedicated = key == 'hw:cpu_policy' and value in POLICIES
+        if is_dedicated:
+            return f'{key}={value}'
+    return ''
+
+
 def resources(vcpus: int, specs: Mapping[str, str]) -> dict[str, int]:
     """Return what Nova asks Placement for on account of a flavor's vCPUs.
 

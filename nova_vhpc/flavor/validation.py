@@ -69,11 +69,11 @@ def problems(
             "(Algorithm 2's SPECIFIED); the time slice of parallel ones is "
             'controlled: take it out or use --workload latency or general'
         )
-    policy = specs.get('hw:cpu_policy')
-    if policy in cpu_policy.POLICIES and parsed.io_pool == 'always':
+    dedicated_by = cpu_policy.dedicated_by(specs)
+    if dedicated_by and parsed.io_pool == 'always':
         found.append(
             'vhpc:io_pool=always asks for re-pinning, but flavors with '
-            f'hw:cpu_policy={policy} are never re-pinned'
+            f'{dedicated_by} are never re-pinned'
         )
     return found
 

@@ -207,6 +207,32 @@ def tick(hz: int | None, effective_min_slice_us: int) -> Result:
     )
 
 
+def agent(states: Collection[str], sentences: Sequence[str]) -> Result:
+    """Check the health of the agent that runs on this host.
+
+    :param states: states of the agent's parts.
+    :param sentences: one for each part that is not healthy.
+    """
+    if not sentences:
+        return success('all parts of the agent are healthy.')
+    details = '; '.join(sentences)
+    return failure(details) if 'failed' in states else warning(details)
+
+
+def agent_away(path: str, reason: str | None) -> Result:
+    """Return the result if no agent has answered.
+
+    :param path: path of the status socket.
+    :param reason: error text; None if there is no such socket.
+    """
+    if reason is None:
+        return success(f'no agent runs here ({path} does not exist).')
+    return warning(
+        f'the agent does not answer at {path}: {reason}. Is nova-vhpc-agent '
+        'running, and may you open its socket?'
+    )
+
+
 def traps(versions: Mapping[str, str]) -> Result:
     """Check for packages that are known to break nova 34.
 

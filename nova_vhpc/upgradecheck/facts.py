@@ -28,6 +28,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
+from nova_vhpc.agent.daemon import health, status_socket
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
@@ -61,6 +62,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ('libvirt hook', Checks._check_hook),
             ('cgroup controllers', Checks._check_cgroup),
             ('Tick and time slice', Checks._check_tick),
+            ('Agent', Checks._check_agent),
             ('Known traps', Checks._check_traps),
         )
         self._upgrade_checks = tuple(
@@ -166,6 +168,19 @@ class Checks(upgradecheck.UpgradeCommands):
 
         limits = libvirt_cputune.LibvirtCputuneActuator(self._conf).limits()
         return checks.tick(tick.tick_hz(), limits.effective_min_slice_us)
+
+    def _check_agent(self) -> checks.Result:
+        path = status_socket.socket_path(self._conf.vhpc_agent.run_path)
+        try:
+            judged = status_socket.fetch(path).get('health') or {}
+            return checks.agent(
+                {part['state'] for part in judged.get('parts', {}).values()},
+                health.sentences(judged),
+            )
+        except FileNotFoundError:
+            return checks.agent_away(path, None)
+        except (OSError, ValueError, LookupError, AttributeError) as error:
+            return checks.agent_away(path, str(error))
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')

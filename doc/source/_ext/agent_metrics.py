@@ -34,6 +34,7 @@ class AgentMetrics(Directive):
         for family in metrics.Metrics(_status).registry.collect():
             name = family.name + ('_total' if family.type == 'counter' else '')
             labels = ' Labels: ``uuid``, ``name``.' if '_vm_' in name else ''
+            labels = ' Label: ``part``.' if '_part_' in name else labels
             lines += [
                 f'``{name}`` ({family.type})',
                 f'  {family.documentation}{labels}',

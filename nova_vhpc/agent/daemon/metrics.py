@@ -109,6 +109,7 @@ class StatusCollector(registry.Collector):
                 metric = kind(PREFIX + name, text)
                 metric.add_metric([], float(agent[key]))
                 yield metric
+        yield _part_health(status.get('health') or {})
         yield _published(status.get('publishing') or {})
         yield from _peers(status.get('peers') or {})
         vms = [{**vm, 'io_phase': vm['phase'] == 'io'} for vm in status['vms']]
@@ -134,6 +135,18 @@ class StatusCollector(registry.Collector):
                             [vm['uuid'], vm['name']], float(vm[key])
                         )
                 yield metric
+
+
+def _part_health(health: dict[str, Any]) -> core.Metric:
+    """Return whether each part of the agent is healthy."""
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'part_healthy',
+        '0 while a part of the agent is off, or works for some VMs only.',
+        labels=['part'],
+    )
+    for name, part in health.get('parts', {}).items():
+        gauge.add_metric([name], float(part['healthy']))
+    return gauge
 
 
 def _published(status: dict[str, Any]) -> core.Metric:

@@ -18,13 +18,21 @@ import time
 from typing import Any
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc.agent import errors, host_cpus, host_lock, process_limits
+from nova_vhpc.agent import (
+    errors,
+    host_cpus,
+    host_lock,
+    periodic,
+    process_limits,
+)
 from nova_vhpc.agent.actuators import base as actuator_base
 from nova_vhpc.agent.actuators import window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
     guru_report,
+    health,
+    health_watch,
     metrics,
     shutdown,
     signals,
@@ -41,6 +49,9 @@ from nova_vhpc.agent.uplinks import binder, claims, dry_run
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
+
+HEALTH_INTERVAL_S = 10.0
+"""Time between two looks at the health of all parts, in seconds."""
 
 RESTORE_SECONDS = 4.0
 """Time to restore guests, of the five seconds from SIGTERM to the exit."""
@@ -134,6 +145,14 @@ class Service:
             int(options.status_socket_mode, 8),
             self.status,
         )
+        self._journal_problem = ''
+        self._health_watch = health_watch.HealthWatch()
+        self._health_thread = periodic.PeriodicThread(
+            'vhpc-health',
+            self._watch_health,
+            lambda: HEALTH_INTERVAL_S,
+            wait_first=True,
+        )
         self._started = time.time()
         self.signals = signals.Signals()
 
@@ -142,7 +161,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return the status document, see :mod:`.status`."""
         last = self.tick_loop.last
-        return {
+        document: dict[str, Any] = {
             'version': status.VERSION,
             'agent': status.agent_status(
                 self.host_name,
@@ -151,6 +170,7 @@ class Service:
                 self.guest_manager,
                 self.sampler,
                 self.journal,
+                self._journal_problem,
             ),
             'vms': status.guest_statuses(
                 dict(self.guest_manager.guests), last
@@ -165,6 +185,8 @@ class Service:
             'binding': self.binder.status() if self.binder else None,
             'metrics': self.metrics.status(),
         }
+        document['health'] = self._health_watch.judge(document)
+        return document
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore all guests and write nothing until :meth:`resume`.
@@ -228,9 +250,9 @@ class Service:
     def _start(self) -> None:
         options = self.conf.vhpc_agent
         if not options.dry_run:
-            problem = self.journal.problem()
-            if problem:
-                LOG.error('%s', problem)
+            self._journal_problem = self.journal.problem()
+            if self._journal_problem:
+                LOG.error('%s', self._journal_problem)
         try:
             self.server.start()
         except OSError as error:
@@ -251,6 +273,7 @@ class Service:
         process_limits.settle_memory()
         self.notifier.ready()
         self.tick_loop.start()
+        self._health_thread.start()
         LOG.info(
             'nova-vhpc-agent: host %s, CPUs %s, period %d ms%s',
             self.host_name,
@@ -269,6 +292,7 @@ class Service:
         )
         end_s = time.monotonic() + RESTORE_SECONDS
         self.notifier.stopping()
+        self._health_thread.stop(0.0)
         self.guest_manager.connection.hurry()
         self.tick_loop.stop(1.0)
         # Restoring sets the shares, too, so the windows need not end in
@@ -345,6 +369,15 @@ class Service:
         self.phase_exchange.publish(result.plan.clusters)
         self.guest_manager.restore_before_migration(self.groups.migrating)
         self.guest_manager.executor.watch()
+
+    def _watch_health(self) -> None:
+        if self._journal_problem:
+            self._journal_problem = self.journal.problem()
+        judged = self.status()['health']
+        self._health_watch.log_changes()
+        self.notifier.status(
+            '; '.join(health.sentences(judged)) or 'all parts are healthy'
+        )
 
     def _feed(self, result: tick.TickResult) -> None:
         self.notifier.feed()

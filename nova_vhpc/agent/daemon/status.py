@@ -41,10 +41,12 @@ def agent_status(
     guest_manager: manager.GuestManager,
     sampler: sampler.Sampler,
     journal: store.Journal,
+    journal_problem: str,
 ) -> dict[str, Any]:
     """Return the status of the agent as a whole.
 
     :param started: when the agent was started, in seconds since 1970.
+    :param journal_problem: why no record can be written; empty if one can.
     """
     last = tick_loop.last
     return {
@@ -56,6 +58,7 @@ def agent_status(
         'tick_us': None if last is None else last.took_us,
         'overruns': tick_loop.overruns,
         'tick_failures': tick_loop.failures,
+        'tick_problem': tick_loop.problem,
         'libvirt_up': guest_manager.connection.up,
         'reconnects': guest_manager.connection.reconnects,
         'paused': guest_manager.paused,
@@ -65,9 +68,11 @@ def agent_status(
         'late_calls': guest_manager.late_calls,
         'cpus': cpus.format_cpu_set(cpu.id for cpu in tick_loop.cpus()),
         'probes': sampler.names(),
+        'unusable_probes': dict(sampler.unusable),
         'effective_min_slice_us': tick_loop.limits.effective_min_slice_us,
         'journal_records': len(journal.uuids()),
         'journal_bytes': journal.size_bytes(),
+        'journal_problem': journal_problem,
         'refused': dict(guest_manager.refused),
         'remarks': []
         if last is None
@@ -97,6 +102,7 @@ def guest_status(
     :param diagnostics: what the controller could not use or do in the last
         tick, and why.
     """
+    target = guest.reader.target
     sample = view.sample if view is not None else model.Sample()
     return {
         'uuid': guest.uuid,
@@ -104,6 +110,9 @@ def guest_status(
         'workload': guest.info.specs.workload,
         'cluster': view.cluster if view is not None else None,
         'vcpus': guest.info.vcpus,
+        'pid': target.pid if target is not None else guest.identity.pid,
+        'control_group': target is not None and bool(target.vcpu_groups),
+        'unmeasured': guest.reader.unmeasured(),
         'phase': plan.phase.value if plan is not None else None,
         'slice_us': plan.slice_us if plan is not None else None,
         'reason': plan.reason if plan is not None else '',
@@ -182,6 +191,7 @@ def window_status(
         'borders': player.borders,
         'writes': player.writes,
         'failures': player.failures,
+        'failing': sorted(player.failing),
         'late_us': player.late_us,
         'worst_late_us': player.worst_late_us,
         'turns': []

@@ -86,6 +86,7 @@ class TickLoop:
     :ivar ticks: number of ticks so far.
     :ivar overruns: number of control periods that were missed.
     :ivar failures: number of ticks that raised an exception.
+    :ivar problem: exception of the last tick; empty if it succeeded.
     :ivar last: result of the last tick that succeeded; None before it.
     """
 
@@ -121,7 +122,7 @@ class TickLoop:
         self._readers: dict[str, sampler.VmReader] = {}
         self._views: dict[str, tuple[Any, model.VmView]] = {}
         self._diagnostics_log = diagnostics.DiagnosticsLog(self._name_of)
-        self._problem = ''
+        self.problem = ''
         self.ticks = 0
         self.overruns = 0
         self.failures = 0
@@ -170,16 +171,16 @@ class TickLoop:
         except Exception as error:
             self.failures += 1
             problem = repr(error)
-            if problem != self._problem:
+            if problem != self.problem:
                 LOG.exception(
                     'Tick %d failed; the next one is tried as usual',
                     self.ticks,
                 )
-            self._problem = problem
+            self.problem = problem
         else:
-            if self._problem:
+            if self.problem:
                 LOG.info('Tick %d succeeded again', self.ticks)
-                self._problem = ''
+                self.problem = ''
 
     def tick(self) -> TickResult:
         """Sense, decide and act once."""

@@ -67,7 +67,7 @@ class DomainInfo:
     @property
     def dedicated(self) -> bool:
         """Whether its flavor gives it dedicated host CPUs."""
-        return self.flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES
+        return bool(cpu_policy.dedicated_by(self.flavor_specs))
 
     @property
     def ours(self) -> bool:
@@ -159,7 +159,7 @@ def _placed(
     static: ElementTree.Element, flavor_specs: Mapping[str, str]
 ) -> bool:
     """Return whether Nova chose the host CPUs of this domain."""
-    return flavor_specs.get('hw:cpu_policy') in cpu_policy.POLICIES or any(
+    return bool(cpu_policy.dedicated_by(flavor_specs)) or any(
         static.find(path) is not None for path in ('./numatune', './cpu/numa')
     )
 

@@ -37,6 +37,7 @@ class Sampler:
     :param io_every: number of ticks between two reads of I/O events.
     :ivar sync: synchronisation probes in use, by name.
     :ivar io: I/O probes in use, by name.
+    :ivar unusable: why probes cannot work on this host, by name.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Sampler:
         self._io_every = io_every
         self._attached = 0
         self._faults = Faults()
+        self._expected = (bool(sync), bool(io))
+        self.unusable: dict[str, str] = {}
         self.sync: list[tuple[str, base.SyncProbe]] = []
         self.io: list[tuple[str, base.IoProbe]] = []
         for name, probe in sync:
             reason = _check(probe)
             if reason is not None:
-                LOG.info('Probe %s is not used: %s', name, reason)
+                self._note_unusable(name, reason)
                 continue
             covered = frozenset().union(*(one.covers for _, one in self.sync))
             if probe.covers & covered and not probe.covers > covered:
@@ -71,10 +74,14 @@ class Sampler:
         for name, io_probe in io:
             reason = _check(io_probe)
             if reason is not None:
-                LOG.info('Probe %s is not used: %s', name, reason)
+                self._note_unusable(name, reason)
                 continue
             self.io.append((name, io_probe))
         LOG.info('Probes in use: %s', ', '.join(self.names()) or 'none')
+
+    def _note_unusable(self, name: str, reason: str) -> None:
+        LOG.info('Probe %s is not used: %s', name, reason)
+        self.unusable[name] = reason
 
     def names(self) -> list[str]:
         """Return the names of the probes in use."""
@@ -95,6 +102,8 @@ class Sampler:
             self._io_every,
             self._attached,
             self._faults,
+            target,
+            self._expected,
         )
 
     def _attach(
@@ -154,10 +163,14 @@ class VmReader:
     :param number: number of this VM, by which VMs take turns, so that all
         ticks cost the same.
     :param faults: log of failing probes.
+    :param target: the VM as the host sees it; None if unknown.
+    :param expected: whether the latency, and whether I/O events should be
+        measured; not if the operator configured no such probe.
     """
 
     __slots__ = (
         '_every',
+        '_expected',
         '_faults',
         '_io',
         '_io_delivered',
@@ -170,7 +183,9 @@ class VmReader:
         '_run_us',
         '_sync',
         '_sync_us',
+        '_unmeasured',
         'dead',
+        'target',
     )
 
     def __init__(
@@ -181,7 +196,12 @@ class VmReader:
         io_every: int = 1,
         number: int = 0,
         faults: Faults | None = None,
+        target: base.Target | None = None,
+        expected: tuple[bool, bool] = (True, True),
     ) -> None:
+        self.target = target
+        self._expected = expected
+        self._unmeasured = [not sync, not io]
         self._faults = Faults() if faults is None else faults
         self._sync = sync
         self._io = io
@@ -223,6 +243,22 @@ class VmReader:
             )
         return last_sample
 
+    def unmeasured(self) -> list[str]:
+        """Return which of ``latency`` and ``io_events`` no probe delivers.
+
+        Nothing is missing before it is read for the second time.
+        """
+        return [
+            name
+            for name, expected, missing in zip(
+                ('latency', 'io_events'),
+                self._expected,
+                self._unmeasured,
+                strict=True,
+            )
+            if expected and missing
+        ]
+
     def run_us(self, period_us: int) -> float | None:
         """Return the CPU time of all vCPUs per period, as last measured."""
         if self._run_us is None:
@@ -243,6 +279,8 @@ class VmReader:
                     self.dead = self._io_lost = True
             except Exception as error:
                 self._faults.log_once(reader, error)
+        if 0 < before_us < now_us:
+            self._unmeasured[1] = events is None
         if events is not None and 0 < before_us < now_us:
             events *= IO_SCALE_US / (now_us - before_us)
         else:
@@ -277,6 +315,7 @@ class VmReader:
         )
         if first or window_us <= 0:
             return self._last_sample
+        self._unmeasured[0] = latency is None
         if latency is None:
             run = wait = runs = None
         else:

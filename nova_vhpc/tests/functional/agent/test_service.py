@@ -174,6 +174,31 @@ class TestService(base.AgentTestCase):
         ):
             self.assertIn(f'nova_vhpc_{name}', text)
 
+    def test_vm_that_nobody_names_makes_the_agent_unhealthy(self) -> None:
+        self.domain(PARALLEL)
+        self.domain({**PARALLEL, 'vhpc:cluster': 'cfd'})
+        with self.running():
+            self.wait_for(
+                lambda: len(self.status()['vms']) == 2, 'both VMs to be found'
+            )
+            self.wait_for(
+                lambda: (
+                    not any(vm['unmeasured'] for vm in self.status()['vms'])
+                ),
+                'both VMs to be measured',
+            )
+            judged = self.status()['health']
+            unhealthy = {
+                name
+                for name, part in judged['parts'].items()
+                if not part['healthy']
+            }
+            self.assertEqual({'groups'}, unhealthy)
+            self.assertIn('1 VMs', judged['parts']['groups']['what'])
+            for vm in self.status()['vms']:
+                self.assertTrue(vm['control_group'])
+                self.assertGreater(vm['pid'], 0)
+
     def test_top_shows_the_servers_of_the_status_socket(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running(status_socket_mode='0640'):

@@ -21,6 +21,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import errors, host_cpus
+from nova_vhpc.control import model
 
 
 class TestSharedCpus(base.BaseTestCase):
@@ -229,6 +230,67 @@ class TestUsableCpus(base.BaseTestCase):
         self.assertEqual([0, 1], [cpu.id for cpu in described])
         self.assertEqual([0, 1], [cpu.socket for cpu in described])
         self.assertEqual([0, 0], [cpu.llc for cpu in described])
+
+    def described(self, topologies: list[dict[str, str]]) -> list[model.Cpu]:
+        """Return the CPUs of a host with these files in ``topology``."""
+        root = self.sysfs('0')
+        for cpu, files in enumerate(topologies):
+            topology = pathlib.Path(
+                root, f'devices/system/cpu/cpu{cpu}/topology'
+            )
+            topology.mkdir(parents=True)
+            for name, text in files.items():
+                (topology / name).write_text(f'{text}\n')
+        return list(host_cpus.host_cpus(range(len(topologies)), root))
+
+    def test_core_ids_that_repeat_are_different_cores(self) -> None:
+        """RISC-V SG2042: four in each of 16 clusters, no cache known."""
+        found = self.described(
+            [
+                {
+                    'physical_package_id': '0',
+                    'core_id': str(cpu % 4),
+                    'core_cpus_list': str(cpu),
+                }
+                for cpu in range(64)
+            ]
+        )
+        self.assertEqual(
+            64, len({(cpu.socket, cpu.llc, cpu.core) for cpu in found})
+        )
+
+    def test_threads_with_different_core_ids_are_one_core(self) -> None:
+        """As in the guests of some hypervisors; and before Linux 5.3."""
+        for name in ('core_cpus_list', 'thread_siblings_list'):
+            found = self.described(
+                [
+                    {'core_id': str(cpu), name: f'{cpu % 2},{cpu % 2 + 2}'}
+                    for cpu in range(4)
+                ]
+            )
+            self.assertEqual([0, 1, 0, 1], [cpu.core for cpu in found])
+
+    def test_package_ids_that_repeat_are_different_sockets(self) -> None:
+        """s390: they begin anew in each book."""
+        for name in ('package_cpus_list', 'core_siblings_list'):
+            found = self.described(
+                [
+                    {
+                        'physical_package_id': '0',
+                        name: '0-1' if cpu < 2 else '2-3',
+                    }
+                    for cpu in range(4)
+                ]
+            )
+            self.assertEqual([0, 0, 2, 2], [cpu.socket for cpu in found])
+
+    def test_cpus_without_topology_are_cores_of_one_socket(self) -> None:
+        for files in ({}, {'physical_package_id': '-1', 'core_id': '-1'}):
+            found = self.described(
+                [{**files, 'package_cpus_list': str(cpu)} for cpu in range(3)]
+            )
+            self.assertEqual([0, 0, 0], [cpu.socket for cpu in found])
+            self.assertEqual([0, 1, 2], [cpu.core for cpu in found])
 
     def sysfs(self, online: str) -> str:
         root = tempfile.mkdtemp()

@@ -49,6 +49,24 @@ class CtlTest(base.BaseTestCase):
             code = ctl.main(['--config-file', os.devnull, *words, *hosts])
         return code, out.getvalue(), err.getvalue()
 
+    def test_parts_that_are_not_healthy_are_shown(self) -> None:
+        part = {'state': 'ok', 'healthy': True, 'what': '', 'action': ''}
+        off = {
+            'state': 'degraded',
+            'healthy': False,
+            'what': 'no broker',
+            'action': 'start it',
+            'since': 0.0,
+        }
+        judged = {'healthy': False, 'parts': {'libvirt': part, 'bus': off}}
+        _, out, _ = self.run_with({'a': {'health': judged}}, 'status')
+        self.assertIn(', not healthy', out)
+        self.assertIn(
+            '  bus: degraded since 1970-01-01 00:00:00 UTC: no broker; start',
+            out,
+        )
+        self.assertNotIn('libvirt:', out)
+
     def test_all_servers_restored_exits_with_0(self) -> None:
         for command in ('restore', 'pause'):
             code, out, err = self.run_with({'a': told('x', 'y')}, command)

@@ -25,6 +25,7 @@ from unittest import mock
 from oslotest import base
 from rich import console
 
+from nova_vhpc.agent.daemon import health_watch
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
@@ -89,6 +90,16 @@ class TopTest(base.BaseTestCase):
             ),
         ):
             self.assertIn(f'no gang windows; {shown} ', self.show(peers))
+
+    def test_health_is_shown_with_what_is_off(self) -> None:
+        document = status_document.document()
+        document['agent'] |= AGENT
+        document['health'] = health_watch.HealthWatch().judge(document)
+        out = io.StringIO()
+        console.Console(file=out, width=250).print(top.render(document))
+        self.assertIn('NOT HEALTHY', out.getvalue())
+        self.assertIn('probes: degraded since', out.getvalue())
+        self.assertNotIn('NOT HEALTHY', self.show())
 
     def test_uplink_state_and_problems_are_shown(self) -> None:
         for publishing, state, below in (

@@ -300,14 +300,21 @@ class ChangeTest(base.TestCase):
         self.assertEqual(made, recipes.without_alias(made, 'nic'))
 
     def test_io_pool_is_refused_beside_dedicated_cpus(self):
-        for policy in ('dedicated', 'mixed'):
+        for key, value in (
+            ('hw:cpu_policy', 'dedicated'),
+            ('hw:cpu_policy', 'mixed'),
+            ('resources:PCPU', '4'),
+            ('resources2:PCPU', '4'),
+        ):
             error = self.assertRaises(
                 recipes.RecipeError,
                 recipes.change,
-                {'hw:cpu_policy': policy},
+                {key: value},
                 recipe(io_pool='always'),
             )
-            self.assertIn(f'hw:cpu_policy={policy}', str(error))
+            self.assertIn(f'{key}={value} are never', str(error))
+        for specs in ({'resources:PCPU': '0'}, {'resources:VCPU': '4'}):
+            recipes.change(specs, recipe(io_pool='always'))
 
     @given(
         st.dictionaries(

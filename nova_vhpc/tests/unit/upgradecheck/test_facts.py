@@ -14,6 +14,7 @@ import contextlib
 import io
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -22,9 +23,11 @@ import fixtures
 import libvirt
 from oslo_upgradecheck import upgradecheck
 
+from nova_vhpc.agent.daemon import health_watch, status_socket
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.agent.daemon import status_document
 from nova_vhpc.upgradecheck import checks, facts, scheduler_checks
 
 
@@ -280,3 +283,53 @@ class CommandTest(base.TestCase):
         self.assertEqual(2, results['Placement']['result'])
         self.assertEqual(0, results['Known traps']['result'])
         self.assertIn('us', results['Tick and time slice']['details'])
+
+
+class AgentTest(base.TestCase):
+    """The check asks the agent that runs on this host."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_path = self.useFixture(fixtures.TempDir()).path
+        self.path = status_socket.socket_path(self.run_path)
+
+    def check(self):
+        conf = status.make_conf()
+        conf([], default_config_files=[])
+        conf.set_override('run_path', self.run_path, 'vhpc_agent')
+        return facts.Checks(conf)._check_agent()
+
+    def serve(self, document):
+        server = status_socket.StatusServer(self.path, 0o600, lambda: document)
+        server.start()
+        self.addCleanup(server.stop)
+
+    def test_no_agent_is_no_fault(self):
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
+        self.assertIn(self.path, result.details)
+
+    def test_agent_that_is_not_healthy_is_a_warning(self):
+        document = status_document.document()
+        document['health'] = health_watch.HealthWatch().judge(document)
+        self.serve(document)
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn('probes: degraded since', result.details)
+
+    def test_socket_that_nobody_serves_is_a_warning(self):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(self.path)
+        result = self.check()
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+
+    def test_answer_of_another_program_is_a_warning(self):
+        for answer in ([], {'health': {'parts': {'bus': {}}}}, {'health': 3}):
+            with self.subTest(answer=answer):
+                server = status_socket.StatusServer(
+                    self.path, 0o600, lambda answer=answer: answer
+                )
+                server.start()
+                result = self.check()
+                server.stop()
+                self.assertEqual(upgradecheck.Code.WARNING, result.code)

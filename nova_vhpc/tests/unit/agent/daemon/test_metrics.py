@@ -23,7 +23,7 @@ import prometheus_client
 import yaml
 from oslotest import base
 
-from nova_vhpc.agent.daemon import metrics
+from nova_vhpc.agent.daemon import health_watch, metrics
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
@@ -84,6 +84,17 @@ class MetricsTest(base.BaseTestCase):
             self.addCleanup(client.close)
             client.sendall(b'GET ')
         self.assertIn(b' 200 OK', self.scrape(port))
+
+    def test_each_part_has_its_health(self) -> None:
+        document = status_document.document()
+        document['health'] = health_watch.HealthWatch().judge(document)
+        made = metrics.Metrics(lambda: document)
+        text = prometheus_client.generate_latest(made.registry).decode()
+        for line in (
+            'nova_vhpc_part_healthy{part="libvirt"} 1.0',
+            'nova_vhpc_part_healthy{part="probes"} 0.0',
+        ):
+            self.assertIn(line, text)
 
     def test_guest_and_tick_have_metrics(self) -> None:
         made = metrics.Metrics(status_document.document)

@@ -12,6 +12,7 @@
 
 """The daemon's parts together: ticks, and what operators ask for."""
 
+import json
 import pathlib
 import tempfile
 import threading
@@ -117,6 +118,29 @@ class PartsTest(ServiceCase):
 
     def test_phase_exchange_is_not_silent(self) -> None:
         self.assertFalse(self.made.phase_exchange._silent)
+
+
+class HealthTest(ServiceCase):
+    """The status document says how each part is."""
+
+    def test_status_has_the_health_of_each_part(self) -> None:
+        judged = self.made.status()['health']
+        self.assertEqual('starting', judged['parts']['libvirt']['state'])
+        json.dumps(judged)
+
+    def test_broken_journal_is_not_healthy_until_it_is_mended(self) -> None:
+        state_path = self.path.parent / 'state'
+        journal = state_path / 'journal'
+        journal.rmdir()
+        journal.write_text('in the way')
+        with mock.patch.object(self.made.server, 'start', side_effect=OSError):
+            self.assertRaises(errors.AgentError, self.made._start)
+        parts = self.made.status()['health']['parts']
+        self.assertEqual('failed', parts['journal']['state'])
+        journal.unlink()
+        self.made._watch_health()
+        parts = self.made.status()['health']['parts']
+        self.assertEqual('ok', parts['journal']['state'])
 
 
 class ReloadTest(ServiceCase):

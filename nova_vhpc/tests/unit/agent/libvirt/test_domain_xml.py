@@ -82,6 +82,7 @@ class TestDomainXml(base.BaseTestCase):
         for specs, extra in (
             ({**requested, 'hw:cpu_policy': 'dedicated'}, ''),
             ({**requested, 'hw:cpu_policy': 'mixed'}, ''),
+            ({**requested, 'resources:PCPU': '4'}, ''),
             (requested, '<numatune><memory nodeset="0"/></numatune>'),
             (requested, '<cpu><numa><cell id="0"/></numa></cpu>'),
             (

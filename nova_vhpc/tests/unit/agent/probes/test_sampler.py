@@ -116,6 +116,24 @@ class TestVmReader(base.BaseTestCase):
         self.assertIs(samples[1], samples[2])
         self.assertEqual(3.0, samples[3].io_events)
 
+    def test_what_no_probe_delivers_is_unmeasured(self) -> None:
+        reader = sampler.VmReader(
+            [Sync(None, READING, None, READING)], [Io(None, None, 1.0, None)]
+        )
+        unmeasured = []
+        for tick in range(4):
+            reader.read(1_000_000 + tick * 100_000, 100_000)
+            unmeasured.append(reader.unmeasured())
+        self.assertEqual(
+            [[], ['io_events'], ['latency'], ['io_events']], unmeasured
+        )
+
+    def test_vm_without_probes_is_unmeasured_at_once(self) -> None:
+        reader = sampler.VmReader([], [])
+        self.assertEqual(['latency', 'io_events'], reader.unmeasured())
+        reader = sampler.VmReader([], [], expected=(True, False))
+        self.assertEqual(['latency'], reader.unmeasured())
+
     def test_reader_is_dead_if_the_latency_is_missing_later(
         self,
     ) -> None:

@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Follows the health of the agent's parts over time, and logs changes."""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nova_vhpc.agent.daemon import health, health_rules
+
+LOG = logging.getLogger(__name__)
+
+LOG_AFTER_S = 10.0
+"""Time for which a part must be unhealthy before it is logged: a VM that just
+starts may not be measured yet."""
+
+MAX_STARTING_S = 60.0
+"""Time after which a part that still starts is unhealthy."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Followed:
+    """A part, and since when it is in its state.
+
+    :ivar since: seconds since 1970.
+    :ivar since_s: monotonic time, in seconds.
+    :ivar logged: whether the part was logged as not healthy.
+    """
+
+    part: health.PartHealth
+    since: float
+    since_s: float
+    logged: bool = False
+
+    def health(self, now_s: float) -> health.PartHealth:
+        """Return the part's health; one that starts for long is unhealthy."""
+        starting_s = now_s - self.since_s
+        if (
+            self.part.state is not health.State.STARTING
+            or starting_s <= MAX_STARTING_S
+        ):
+            return self.part
+        return health.PartHealth(
+            health.State.DEGRADED,
+            'it has not started yet',
+            'see the log of the agent; what does not answer?',
+        )
+
+
+class HealthWatch:
+    """Judges status documents, and remembers since when a part is off.
+
+    :param clock_s: returns the monotonic time, in seconds.
+    """
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._lock = threading.Lock()
+        self._followed: dict[str, _Followed] = {}
+
+    def judge(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the key ``health`` of a status document.
+
+        :param document: the status document, without that key.
+        """
+        parts = health_rules.assess(document)
+        now_s = self._clock_s()
+        with self._lock:
+            for name, part in parts.items():
+                last = self._followed.get(name)
+                if last is None or last.part.state is not part.state:
+                    logged = last is not None and last.logged
+                    last = self._followed[name] = _Followed(
+                        part, time.time(), now_s, logged
+                    )
+                last.part = part
+            followed = dict(self._followed)
+        judged = {name: one.health(now_s) for name, one in followed.items()}
+        state = health.worst(judged.values())
+        return {
+            'state': state.value,
+            'healthy': state.healthy,
+            'parts': {
+                name: {
+                    'state': part.state.value,
+                    'healthy': part.state.healthy,
+                    'what': part.what,
+                    'action': part.action,
+                    'since': followed[name].since,
+                }
+                for name, part in judged.items()
+            },
+        }
+
+    def log_changes(self) -> None:
+        """Log each part that is not healthy, or healthy again, once."""
+        now_s = self._clock_s()
+        with self._lock:
+            followed = dict(self._followed)
+        for name, one in followed.items():
+            part = one.health(now_s)
+            if part.state.healthy:
+                if one.logged:
+                    LOG.info('Healthy again: %s', name)
+                one.logged = False
+            elif not one.logged and now_s - one.since_s >= LOG_AFTER_S:
+                one.logged = True
+                LOG.warning(
+                    'Not healthy: %s: %s: %s; %s',
+                    name,
+                    part.state.value,
+                    part.what,
+                    part.action,
+                )
