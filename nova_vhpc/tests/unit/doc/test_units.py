@@ -27,6 +27,8 @@ from nova_vhpc.tests.unit.doc import test_commands
 
 TOP = test_commands.TOP
 SYSTEM = '/etc/systemd/system'
+OFFLINE_SINCE = 250
+"""First version of systemd that rates a unit which is not loaded."""
 PAGES = {
     'README.rst': 'nova-vhpc-agent',
     'doc/source/admin/agent.rst': 'nova-vhpc-agent',
@@ -106,3 +108,64 @@ class UnitsTest(base.TestCase):
                 text = self.install(page, unit, path)
                 programs = re.findall('^Exec.*?=(\\S*nova-\\S+)', text, re.M)
                 self.assertEqual({f'{prefix}/bin/{unit}'}, set(programs), page)
+
+    def test_exposure_levels_are_at_most_those_of_the_documentation(self):
+        version = subprocess.run(
+            ['systemd-analyze', '--version'],
+            check=False,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        if len(version) < 2 or int(version[1]) < OFFLINE_SINCE:
+            self.skipTest(f'needs systemd {OFFLINE_SINCE}')
+        page = ' '.join(
+            (TOP / 'doc/source/admin/security.rst').read_text().split()
+        )
+        for unit, level, place in (
+            ('nova-vhpc-agent', 2.8, "the agent's {}"),
+            ('nova-vhpc-vendordata', 1.5, '``nova-vhpc-vendordata`` {}'),
+        ):
+            self.assertIn(place.format(level), page)
+            done = subprocess.run(
+                [
+                    *('systemd-analyze', 'security', '--no-pager'),
+                    *('--offline=true', f'--threshold={level * 10:.0f}'),
+                    TOP / f'etc/nova-vhpc/{unit}.service',
+                ],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(0, done.returncode, done.stdout[-200:])
+
+    def test_units_forbid_the_same_where_both_can(self):
+        """A directive that only one has is left out for a known reason."""
+        agent, vendordata = (
+            dict(
+                line.split('=', 1)
+                for line in (TOP / f'etc/nova-vhpc/nova-vhpc-{name}.service')
+                .read_text()
+                .splitlines()
+                if re.match('[A-Z][A-Za-z]+=', line)
+            )
+            for name in ('agent', 'vendordata')
+        )
+        missing = {
+            key
+            for key in vendordata
+            if re.match('Protect|Private|Restrict[A-Z]|Lock|Memory', key)
+            and key not in agent
+        }
+        self.assertEqual(
+            {
+                # The probes read other processes and the host's cgroups.
+                'ProtectControlGroups',
+                'ProtectProc',
+                # The agent is root, for libvirt and QEMU's threads.
+                'PrivateUsers',
+            },
+            missing,
+        )
+        self.assertEqual(
+            agent['SystemCallFilter'], vendordata['SystemCallFilter']
+        )

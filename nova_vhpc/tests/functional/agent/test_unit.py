@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent's systemd unit: what it forbids, the agent must not need."""
+
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+from nova_vhpc.tests.functional.agent import base
+
+UNIT = (
+    pathlib.Path(__file__).parents[4] / 'etc/nova-vhpc/nova-vhpc-agent.service'
+)
+
+
+def allowed_system_calls() -> set[str]:
+    """Return the system calls that the unit's SystemCallFilter= allows."""
+    (name,) = re.findall('^SystemCallFilter=(.*)$', UNIT.read_text(), re.M)
+    text = subprocess.run(
+        ['systemd-analyze', '--no-pager', 'syscall-filter'],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    groups: dict[str, list[str]] = {}
+    members: list[str] = []
+    for line in text.splitlines():
+        if line.startswith('@'):
+            members = groups.setdefault(line.strip(), [])
+        elif line.startswith('    ') and '#' not in line:
+            members.append(line.strip())
+
+    def resolve(group: str) -> set[str]:
+        return set().union(
+            *(
+                resolve(member) if member.startswith('@') else {member}
+                for member in groups[group]
+            )
+        )
+
+    return resolve(name)
+
+
+@unittest.skipUnless(
+    shutil.which('strace') and shutil.which('systemd-analyze'),
+    'needs strace and systemd-analyze',
+)
+class SystemCallTest(base.AgentTestCase):
+    """The agent manages a guest, with each actuator, and restores it."""
+
+    def test_agent_makes_no_system_call_that_the_unit_forbids(self) -> None:
+        domain = self.domain({'vhpc:workload': 'parallel'})
+        config_file = self.configure(actuators='libvirt,kernel_slice')
+        trace = self.path / 'trace'
+        agent = subprocess.Popen(
+            [
+                *('strace', '-f', '-qq', '-o', str(trace)),
+                *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
+                *('--config-file', config_file),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        self.addCleanup(agent.kill)
+        self.wait_for_write(domain)
+        # strace passes no signal on.
+        first = trace.read_text().split(maxsplit=1)[0]
+        subprocess.run(['kill', f'-{signal.SIGTERM}', first], check=True)
+        self.assertEqual(0, agent.wait(base.PATIENCE_S))
+        called = set(
+            re.findall(
+                r'^\d+ +(?:<\.\.\. )?([a-z_0-9]+)[( ]', trace.read_text(), re.M
+            )
+        )
+        # By the privsep daemon.
+        self.assertIn('capset', called)
+        self.assertEqual(set(), called - allowed_system_calls())
