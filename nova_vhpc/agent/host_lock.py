@@ -14,11 +14,15 @@
 
 import contextlib
 import fcntl
+import logging
 import os
 import pathlib
+import urllib.parse
 
 from nova_vhpc.agent import errors
 from nova_vhpc.linux import private_path
+
+LOG = logging.getLogger(__name__)
 
 MODE = 0o600
 """A user who can open the file could lock it, and so keep agents from starting
@@ -34,13 +38,19 @@ class Lock:
 
     :param run_path: ``[vhpc_agent]run_path``.
     :param journal: the journal's directory; None if it is not used.
+    :param libvirt_uri: URI of libvirt, whose domains no two agents may write
+        to; None if nothing is written.
     """
 
     def __init__(
-        self, run_path: str, journal: pathlib.Path | None = None
+        self,
+        run_path: str,
+        journal: pathlib.Path | None = None,
+        libvirt_uri: str | None = None,
     ) -> None:
         self.path = pathlib.Path(run_path, 'agent.lock')
         self._journal = journal
+        self._libvirt = libvirt_directory(libvirt_uri or '')
         self._descriptors: list[int] = []
 
     def acquire(self) -> None:
@@ -72,6 +82,7 @@ class Lock:
                 'runs on this host; stop it first'
             )
         self._acquire_journal()
+        self._acquire_libvirt()
         # Only for the message above: a full file system must not prevent the
         # restore of guests.
         with contextlib.suppress(OSError):
@@ -102,6 +113,35 @@ class Lock:
                 f'host, though not by {self.path}; stop it first'
             )
 
+    def _acquire_libvirt(self) -> None:
+        """Lock a file beside libvirt's socket.
+
+        A package and a container have paths of their own, but they share this
+        directory.
+        """
+        directory = self._libvirt
+        if directory is None or private_path.problem(directory):
+            return
+        path = directory / 'nova-vhpc-agent.lock'
+        try:
+            descriptor = os.open(
+                path,
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                MODE,
+            )
+        except OSError as error:
+            # There is no such directory, or it is not ours to write.
+            LOG.debug('Not looking for agents with other paths: %s', error)
+            return
+        if not self._lock(descriptor):
+            os.close(descriptor)
+            self.release()
+            raise errors.AgentError(
+                f'{path}: another nova-vhpc-agent, with another '
+                '[vhpc_agent]run_path and state_path, uses the same libvirt; '
+                'stop it first'
+            )
+
     def _lock(self, descriptor: int) -> bool:
         """Try to lock; return whether no other process holds the lock."""
         try:
@@ -110,3 +150,14 @@ class Lock:
             return False
         self._descriptors.append(descriptor)
         return True
+
+
+def libvirt_directory(uri: str) -> pathlib.Path | None:
+    """Return the directory of libvirt's socket; None if it is not local."""
+    parts = urllib.parse.urlsplit(uri)
+    if parts.netloc or not parts.scheme.startswith('qemu'):
+        return None
+    socket = urllib.parse.parse_qs(parts.query).get('socket')
+    if socket:
+        return pathlib.Path(socket[0]).parent
+    return pathlib.Path('/run/libvirt') if parts.path == '/system' else None

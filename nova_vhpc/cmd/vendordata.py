@@ -40,6 +40,8 @@ class ListenError(OSError):
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
+    # Clients that connect at the same time wait here for their thread.
+    request_queue_size = 128
 
     def service_actions(self) -> None:
         """Disconnect slow clients; called at least every half second."""

@@ -41,20 +41,29 @@ _ECHO_INTERVAL_DOWN_US = 1_000_000
 class EchoEndpoint:
     """Receives the echoes that this run of the agent has sent.
 
-    :param boot: number of this start of the agent; an echo of an earlier
-        run, or of another agent with the same host name, is ignored.
+    :param boot: number of this start of the agent; another one is that of
+        another agent with the same host name.
     :param on_echo: called with the time at which the echo was sent.
+    :param on_other_agent: called when another agent's echo arrives.
     """
 
     target = messaging.Target(namespace=NAMESPACE, version=VERSION)
 
-    def __init__(self, boot: int, on_echo: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        boot: int,
+        on_echo: Callable[[int], None],
+        on_other_agent: Callable[[], None],
+    ) -> None:
         self._boot = boot
         self._on_echo = on_echo
+        self._on_other_agent = on_other_agent
 
     def echo(self, context: Any, boot: Any, asked_us: Any) -> None:
         """Receive an echo of :meth:`EchoSender.send`."""
-        if boot == self._boot and isinstance(asked_us, int):
+        if boot != self._boot:
+            self._on_other_agent()
+        elif isinstance(asked_us, int):
             self._on_echo(asked_us)
 
 

@@ -95,6 +95,7 @@ class PhaseExchange:
         )
         self._sent = 0
         self._received = 0
+        self._other_agent_us: int | None = None
 
     def start(self) -> None:
         """Start, unless the option is off or there is no ``transport_url``."""
@@ -114,7 +115,9 @@ class PhaseExchange:
             transport,
             self._host,
             self._control,
-            bus_health.EchoEndpoint(self._boot, self._receive_echo),
+            bus_health.EchoEndpoint(
+                self._boot, self._receive_echo, self._note_other_agent
+            ),
         )
         self._control_server.start()
         self._echo_sender = bus_health.EchoSender(
@@ -171,7 +174,7 @@ class PhaseExchange:
             states = dict(self._states)
         return {
             'state': self._health.state,
-            'detail': self._health.detail,
+            'detail': self._health.detail or self._other_agent(now_us),
             'echo_us': self._health.echo_us,
             'sent': self._sent,
             'received': self._received,
@@ -311,6 +314,26 @@ class PhaseExchange:
 
     def _receive_echo(self, echo_us: int) -> None:
         self._health.received(echo_us, _now_us())
+
+    def _note_other_agent(self) -> None:
+        now_us = _now_us()
+        is_known = self._other_agent(now_us) != ''
+        self._other_agent_us = now_us
+        if not is_known:
+            LOG.warning(
+                'Phases may not reach the right host: %s',
+                self._other_agent(now_us),
+            )
+
+    def _other_agent(self, now_us: int) -> str:
+        """Return that another agent uses this host's name; empty if none."""
+        heard_us = self._other_agent_us
+        if heard_us is None or now_us - heard_us > 3 * self._timers.lease_us:
+            return ''
+        return (
+            f'another agent on the message bus uses the name {self._host} of '
+            'this host; set [vhpc_agent]host of one of them'
+        )
 
     def _receive(self, message: protocol.Message) -> None:
         now_us = _now_us()

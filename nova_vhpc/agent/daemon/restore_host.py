@@ -183,7 +183,7 @@ def restore_host(conf: Any) -> int:
     """
     options = conf.vhpc_agent
     journal = store.Journal(options.state_path)
-    lock = host_lock.Lock(options.run_path, journal.path)
+    lock = host_lock.Lock(options.run_path, journal.path, options.libvirt_uri)
     lock.acquire()
     connection.start_event_loop()
     conn = _wait_for(options.libvirt_uri)

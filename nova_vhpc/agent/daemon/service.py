@@ -76,8 +76,12 @@ class Service:
         )
         actuators = actuator_base.load_actuators(conf)
         self.journal = store.Journal(options.state_path)
-        self.lock = host_lock.Lock(
-            options.run_path, None if options.dry_run else self.journal.path
+        self.lock = (
+            host_lock.Lock(options.run_path)
+            if options.dry_run
+            else host_lock.Lock(
+                options.run_path, self.journal.path, options.libvirt_uri
+            )
         )
         self.processes = qemu_process.make_processes(conf)
         self.guest_manager: manager.GuestManager

@@ -69,6 +69,52 @@ class TestLock(base.BaseTestCase):
         second.acquire()
         second.release()
 
+    def test_agent_with_other_paths_on_the_same_libvirt_is_refused(
+        self,
+    ) -> None:
+        """As of a package and of a container."""
+        directory = tempfile.mkdtemp()
+        uri = f'qemu+unix:///system?socket={directory}/libvirt-sock'
+        first, second = (
+            host_lock.Lock(tempfile.mkdtemp(), libvirt_uri=uri)
+            for _ in range(2)
+        )
+        dry_run = host_lock.Lock(tempfile.mkdtemp())
+        first.acquire()
+        error = self.assertRaises(errors.AgentError, second.acquire)
+        self.assertIn('uses the same libvirt; stop it first', str(error))
+        dry_run.acquire()
+        dry_run.release()
+        first.release()
+        second.acquire()
+        second.release()
+
+    def test_directory_of_libvirt_that_cannot_be_written_is_passed_over(
+        self,
+    ) -> None:
+        for directory in ('/proc/1', '/nonexistent', tempfile.mkdtemp()):
+            made = host_lock.Lock(
+                tempfile.mkdtemp(),
+                libvirt_uri=f'qemu:///system?socket={directory}/sock',
+            )
+            if directory.startswith('/tmp'):
+                # Others could lock first, and keep agents from starting.
+                pathlib.Path(directory).chmod(0o777)
+            made.acquire()
+            made.release()
+
+    def test_directory_of_libvirt_is_that_of_its_socket(self) -> None:
+        for uri, directory in (
+            ('qemu:///system', '/run/libvirt'),
+            ('qemu+unix:///system?socket=/a/b/sock', '/a/b'),
+            ('qemu:///session', None),
+            ('qemu+ssh://root@host/system', None),
+            ('test:///default', None),
+            ('', None),
+        ):
+            found = host_lock.libvirt_directory(uri)
+            self.assertEqual(directory, found and str(found))
+
     def test_missing_journal_directory_is_not_created(self) -> None:
         missing = pathlib.Path(tempfile.mkdtemp(), 'journal')
         made = host_lock.Lock(tempfile.mkdtemp(), missing)

@@ -32,7 +32,10 @@ class WithdrawTest(base.BaseTestCase):
         """Return exit code and stderr."""
         temp_dir = self.useFixture(fixtures.TempDir()).path
         path = pathlib.Path(temp_dir, 'agent.conf')
-        own = f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
+        own = (
+            f'[vhpc_agent]\nstate_path={temp_dir}\nrun_path={temp_dir}\n'
+            'libvirt_uri=test:///default\n'
+        )
         path.write_text(own + text)
         err = io.StringIO()
         with contextlib.redirect_stderr(err):

@@ -14,11 +14,14 @@
 """The phase exchange over oslo.messaging's in-memory driver."""
 
 import time
+import uuid
 from unittest import mock
 
+import fixtures
 import prometheus_client
 from oslotest import base
 
+from nova_vhpc.agent.clusters import phase_exchange
 from nova_vhpc.agent.daemon import metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
@@ -82,6 +85,22 @@ class PhaseExchangeTest(base.BaseTestCase):
         send.assert_not_called()
         self.assertEqual(0, silent.phase_exchange.status()['sent'])
         self.assertEqual(0, other.phase_exchange.status()['received'])
+
+    def test_other_agent_with_the_same_host_name_is_reported(self) -> None:
+        """Each of them would mute what the other one says."""
+        log = self.useFixture(fixtures.FakeLogger(phase_exchange.__name__))
+        host = uuid.uuid4().hex
+        both = [self.agent(host).start(c=agents.QUIET) for _ in range(2)]
+        for agent in both:
+            self.assertTrue(
+                agents.wait_for(
+                    lambda agent=agent: (
+                        f'uses the name {host} of this host'
+                        in agent.phase_exchange.status()['detail']
+                    )
+                )
+            )
+        self.assertIn(f'uses the name {host}', log.output)
 
     def test_status_and_metrics_have_the_state_of_the_bus(self) -> None:
         agent = self.agent('a')
