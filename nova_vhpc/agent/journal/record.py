@@ -15,10 +15,11 @@
 The same text is a file in the journal and the copy in the domain's metadata.
 """
 
+import contextlib
 import dataclasses
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.agent.journal import written_values
@@ -108,24 +109,23 @@ class JournalRecord:
         )
 
     def to_json(self) -> str:
-        """Return the record as versioned JSON, one line."""
-        data = {
-            'version': VERSION,
-            'uuid': self.uuid,
-            'name': self.name,
-            'identity': dataclasses.asdict(self.identity),
-            'repin': self.repin,
-            'released': sorted(self.unmanaged_fields),
-            'sliced': self.may_have_kernel_slices,
-            'written': written_values.to_dict(self.written),
-            'floats': self.is_floating,
-            'settled': self.restored,
-            'external': sorted(self.external),
-            'sequence': self.sequence,
-            'original': self.original.to_dict(),
-        }
-        data[CHECKSUM_KEY] = _checksum(data)
-        return json.dumps(data, sort_keys=True)
+        """Return the record as a versioned JSON document."""
+        return encode(
+            {
+                'uuid': self.uuid,
+                'name': self.name,
+                'identity': dataclasses.asdict(self.identity),
+                'repin': self.repin,
+                'released': sorted(self.unmanaged_fields),
+                'sliced': self.may_have_kernel_slices,
+                'written': written_values.to_dict(self.written),
+                'floats': self.is_floating,
+                'settled': self.restored,
+                'external': sorted(self.external),
+                'sequence': self.sequence,
+                'original': self.original.to_dict(),
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str, source: str) -> 'JournalRecord':
@@ -135,21 +135,7 @@ class JournalRecord:
         :raises NewerVersion: a newer agent wrote the record.
         :raises JournalError: the text is damaged, altered or no record.
         """
-        try:
-            data: Any = json.loads(text)
-            version = int(data['version'])
-            # Before the checksum: a newer agent may compute it differently.
-            if version > VERSION:
-                raise NewerVersion(
-                    f'{source}: version {version} of a newer agent; this '
-                    f'one reads up to {VERSION}. Run the newer '
-                    'nova-vhpc-agent --restore.'
-                )
-            # Agents before the checksum was introduced wrote none.
-            if CHECKSUM_KEY in data and data.pop(CHECKSUM_KEY) != _checksum(
-                data
-            ):
-                raise ValueError(f'its {CHECKSUM_KEY} does not match')
+        with reading(text, source) as data:
             return cls(
                 str(data['uuid']),
                 str(data['name']),
@@ -168,17 +154,50 @@ class JournalRecord:
                 ),
                 int(data.get('sequence', 0)),
             )
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise JournalError(
-                f'{source}: damaged or not a record ({error!r})'
-            ) from None
+
+
+def encode(data: Mapping[str, Any]) -> str:
+    """Return a versioned JSON document with a checksum, in one line."""
+    document = {**data, 'version': VERSION}
+    document[CHECKSUM_KEY] = _checksum(document)
+    return json.dumps(document, sort_keys=True)
+
+
+@contextlib.contextmanager
+def reading(text: str, source: str) -> Iterator[Any]:
+    """Give the data of a document to a block that reads it.
+
+    :param text: output of :func:`encode`, or of an older agent.
+    :param source: where the text was read, for the error message.
+    :raises NewerVersion: a newer agent wrote the document.
+    :raises JournalError: the text is damaged or altered, or the block finds
+        that it is another document.
+    """
+    try:
+        data: Any = json.loads(text)
+        version = int(data['version'])
+        # Before the checksum: a newer agent may compute it differently.
+        if version > VERSION:
+            raise NewerVersion(
+                f'{source}: version {version} of a newer agent; this one '
+                f'reads up to {VERSION}. Run the newer nova-vhpc-agent '
+                '--restore.'
+            )
+        # Agents before the checksum was introduced wrote none.
+        if CHECKSUM_KEY in data and data.pop(CHECKSUM_KEY) != _checksum(data):
+            raise ValueError(f'its {CHECKSUM_KEY} does not match')
+        yield data
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise JournalError(
+            f'{source}: damaged or not a record ({error!r})'
+        ) from None
 
 
 def _checksum(data: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import logging
 from typing import Any
 
 from nova_vhpc.agent.libvirt import interfaces
-from nova_vhpc.agent.uplinks import plugger, publish_worker
+from nova_vhpc.agent.uplinks import bindings, plugger, publish_worker
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
 from nova_vhpc.topology import model
@@ -54,7 +54,7 @@ class DryPlugger(plugger.Plugger):
 
     def __init__(
         self,
-        journal: plugger.BindingJournal,
+        journal: bindings.BindingJournal,
         processes: qemu_process.Processes,
     ) -> None:
         super().__init__(journal, processes)
@@ -116,6 +116,6 @@ def make_plugger(conf: Any) -> plugger.Plugger:
     if not conf.vhpc_agent.dry_run:
         return plugger.make_plugger(conf)
     return DryPlugger(
-        plugger.BindingJournal(conf.vhpc_agent.state_path),
+        bindings.BindingJournal(conf.vhpc_agent.state_path),
         qemu_process.make_processes(conf),
     )

@@ -20,84 +20,24 @@ journalled before, restored at the end, and repeated after a restart of the
 domain. :mod:`binder` decides when.
 """
 
-import dataclasses
-import json
+import logging
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.journal.record import JournalError
+from nova_vhpc.agent.journal.record import (
+    JournalError,
+    NewerVersion,
+    Unreadable,
+)
 from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.uplinks import bindings
 from nova_vhpc.linux import qemu_process
 
+LOG = logging.getLogger(__name__)
+
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Binding:
-    """NICs that the agent moved in one run of a domain.
-
-    :ivar uuid: UUID of the domain.
-    :ivar identity: the run of the domain.
-    :ivar moved: bridge before and after the move, by MAC address.
-    """
-
-    uuid: str
-    identity: qemu_process.Identity
-    moved: Mapping[str, tuple[str, str]]
-
-
-class BindingJournal(store.Journal):
-    """Stores bindings on disk, as durably as the cputune records."""
-
-    def __init__(self, state_path: str) -> None:
-        super().__init__(state_path)
-        self.path = self.path.with_name('bindings')
-
-    def save_binding(self, binding: Binding) -> None:
-        """Write a binding to disk, atomically.
-
-        :raises JournalError: it was not written.
-        """
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = json.dumps({'version': 1, **dataclasses.asdict(binding)})
-            self._write(self._file(binding.uuid), text + '\n')
-        except OSError as error:
-            raise JournalError(
-                f'cannot journal the NICs of {binding.uuid} in {self.path}: '
-                f'{error.strerror}; they are not moved'
-            ) from None
-
-    def load_binding(self, uuid: str) -> Binding | None:
-        """Return the binding of a domain; None without one.
-
-        :raises JournalError: the file cannot be read, or is invalid.
-        """
-        path = self._file(uuid)
-        try:
-            data = json.loads(path.read_text())
-            if data['version'] != 1:
-                raise ValueError(f'version {data["version"]}')
-            return Binding(
-                str(data['uuid']),
-                qemu_process.Identity(**data['identity']),
-                {m: (str(b), str(a)) for m, (b, a) in data['moved'].items()},
-            )
-        except FileNotFoundError:
-            return None
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ) as error:
-            raise JournalError(f'{path}: {error!r}') from None
 
 
 class Plugger:
@@ -111,7 +51,9 @@ class Plugger:
     dry_run = False
 
     def __init__(
-        self, journal: BindingJournal, processes: qemu_process.Processes
+        self,
+        journal: bindings.BindingJournal,
+        processes: qemu_process.Processes,
     ) -> None:
         self._journal = journal
         self._processes = processes
@@ -129,6 +71,9 @@ class Plugger:
         :raises libvirt.libvirtError: libvirt refused a move; the moves
             before it are journalled.
         """
+        uuid = domain.UUIDString()
+        identity = self._processes.identity(uuid, domain.ID())
+        moved, _ = self._moved(domain, identity)
         nics = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
         moves = interfaces.choose(tuple(nics.values()), bridges, uplink_nic)
         updates = {
@@ -137,14 +82,10 @@ class Plugger:
         }
         if not updates:
             return 0
-        uuid = domain.UUIDString()
-        identity = self._processes.identity(uuid, domain.ID())
-        record = self._journal.load_binding(uuid)
-        moved = _moved(domain, record, identity)
         for mac, bridge in moves.items():
             before = moved.get(mac, (nics[mac].bridge or '', ''))[0]
             moved[mac] = (before, bridge)
-        self._journal.save_binding(Binding(uuid, identity, moved))
+        self._journal.save_binding(bindings.Binding(uuid, identity, moved))
         for xml in updates.values():
             domain.updateDeviceFlags(xml, LIVE)
         return len(updates)
@@ -159,20 +100,65 @@ class Plugger:
             kept.
         """
         uuid = domain.UUIDString()
-        record = self._journal.load_binding(uuid)
-        if record is None:
-            return 0
-        restored = 0
-        moved = _moved(
-            domain, record, self._processes.identity(uuid, domain.ID())
+        moved, problem = self._moved(
+            domain, self._processes.identity(uuid, domain.ID())
         )
-        for nic in interfaces.read(domain.XMLDesc(0)):
+        restored = 0
+        for nic in interfaces.read(domain.XMLDesc(0)) if moved else ():
             before, after = moved.get(nic.mac, ('', ''))
             if after and nic.bridge == after and before != after:
                 domain.updateDeviceFlags(nic.plugged_into(before), LIVE)
                 restored += 1
-        self._journal.remove(uuid)
+        if problem is None:
+            self._journal.remove(uuid)
+        else:
+            LOG.warning(
+                '%s; %d NICs of VM %s are plugged as its definition says, '
+                'the record is kept as %s',
+                problem,
+                restored,
+                domain.name(),
+                self._journal.set_aside(uuid),
+            )
         return restored
+
+    def _moved(
+        self, domain: Any, identity: qemu_process.Identity
+    ) -> tuple[dict[str, tuple[str, str]], JournalError | None]:
+        """Return which NICs the agent has moved in this run of a domain.
+
+        With a damaged record, these are all NICs whose bridge is not that of
+        the definition, which no agent changes.
+
+        :param identity: this run of the domain.
+        :returns: bridge before and after the move, by MAC address; and why
+            the record is damaged, or None.
+        :raises JournalError: the record cannot be used, and nothing else
+            tells the original bridges.
+        :raises libvirt.libvirtError: the domain's XML cannot be read.
+        """
+        try:
+            binding = self._journal.load_binding(domain.UUIDString())
+        except (NewerVersion, Unreadable):
+            raise
+        except JournalError as error:
+            if not domain.isPersistent():
+                # libvirt reports its live XML as the definition.
+                raise
+            return _moved_since_definition(domain), error
+        if binding is None:
+            return {}, None
+        if binding.identity.same_run(identity):
+            return dict(binding.moved), None
+        # A libvirt call names the domain only. One that waits while the
+        # domain is started anew is carried out on the new run. So a NIC
+        # counts as moved if it is where the agent wanted it, while the
+        # definition has its original bridge.
+        return {
+            mac: bridges
+            for mac, bridges in _moved_since_definition(domain).items()
+            if binding.moved.get(mac) == bridges
+        }, None
 
     def uuids(self) -> frozenset[str]:
         """Return the UUIDs of domains that have a record."""
@@ -217,37 +203,26 @@ class Plugger:
         return failures
 
 
-def _moved(
-    domain: Any, record: Binding | None, identity: qemu_process.Identity
-) -> dict[str, tuple[str, str]]:
-    """Return which NICs the agent has moved in a run of a domain.
+def _moved_since_definition(domain: Any) -> dict[str, tuple[str, str]]:
+    """Return the NICs whose bridge is not that of the persistent definition.
 
-    A libvirt call identifies a domain by its UUID only. A call that waits
-    while the domain is destroyed and started again is carried out on the new
-    run. So if the record is of another run, a NIC counts as moved if it is
-    where the agent wanted it, while the definition has its original bridge.
-
-    :returns: bridge before and after the move, by MAC address.
+    :returns: bridge in the definition and in the live XML, by MAC address.
     :raises libvirt.libvirtError: the domain's XML cannot be read.
     """
-    if record is None:
-        return {}
-    if record.identity.same_run(identity):
-        return dict(record.moved)
     live, defined = (
         {nic.mac: nic.bridge for nic in interfaces.read(domain.XMLDesc(flags))}
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
     )
     return {
-        mac: (before, after)
-        for mac, (before, after) in record.moved.items()
-        if (defined.get(mac), live.get(mac)) == (before, after)
+        mac: (defined[mac] or '', bridge)
+        for mac, bridge in live.items()
+        if bridge and defined.get(mac) and bridge != defined[mac]
     }
 
 
 def make_plugger(conf: Any) -> Plugger:
     """Return a plugger with this host's journal and processes."""
     return Plugger(
-        BindingJournal(conf.vhpc_agent.state_path),
+        bindings.BindingJournal(conf.vhpc_agent.state_path),
         qemu_process.make_processes(conf),
     )

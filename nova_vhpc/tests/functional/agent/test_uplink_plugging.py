@@ -26,7 +26,7 @@ import libvirt
 
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.domain_xml import parse
-from nova_vhpc.agent.uplinks import binder, plugger
+from nova_vhpc.agent.uplinks import binder, bindings, plugger
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.testbed import guest as testbed_guest
 from nova_vhpc.testbed import image as testbed_image
@@ -48,7 +48,7 @@ class BindingCase(base.AgentTestCase):
         self.shared = self.links.bridge('s')
         self.own = self.links.bridge('o')
         self.far = self.links.uplink('u', self.own) + 'x'
-        self.journal = plugger.BindingJournal(str(self.path / 'state'))
+        self.journal = bindings.BindingJournal(str(self.path / 'state'))
         self.plugger = plugger.Plugger(self.journal, qemu_process.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
@@ -198,7 +198,7 @@ class BindingTest(BindingCase):
         self.binder.reconcile()
         # Like another process, it knows only the journal.
         other = plugger.Plugger(
-            plugger.BindingJournal(str(self.path / 'state')),
+            bindings.BindingJournal(str(self.path / 'state')),
             qemu_process.Processes(),
         )
         self.assertEqual({}, other.restore_all(self.conn))

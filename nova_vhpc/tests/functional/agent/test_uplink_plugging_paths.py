@@ -29,7 +29,7 @@ import uuid as uuid
 from collections.abc import Iterable
 
 from nova_vhpc.agent.libvirt.domain_xml import parse
-from nova_vhpc.agent.uplinks import claims, plugger, publish_worker
+from nova_vhpc.agent.uplinks import bindings, claims, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
@@ -243,7 +243,7 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
             )
         state = tempfile.mkdtemp(dir=self.path)
         nic_plugger = plugger.Plugger(
-            plugger.BindingJournal(state), qemu_process.Processes()
+            bindings.BindingJournal(state), qemu_process.Processes()
         )
         binder = UplinkBinder(
             nic_plugger,

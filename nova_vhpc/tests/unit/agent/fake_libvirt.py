@@ -84,6 +84,7 @@ class Domain:
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.online: tuple[bool, ...] = (True, True)
         self.bridge = 'br-int'
+        self.defined_bridge = 'br-int'
         self.metadata_xml: str | None = None
         self.vcpu = '<vcpu>2</vcpu>'
         self.extra = ''
@@ -116,7 +117,7 @@ class Domain:
         return XML.format(
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),
-            bridge=self.bridge,
+            bridge=self.defined_bridge if flags else self.bridge,
             vcpu=self.vcpu,
             extra=self.extra,
             pins='' if flags else vcpupins(self.pins, self.online),

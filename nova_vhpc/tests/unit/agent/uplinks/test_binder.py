@@ -20,7 +20,8 @@ import fixtures
 import libvirt
 
 from nova_vhpc.agent.guests import guest
-from nova_vhpc.agent.uplinks import binder, claims, plugger
+from nova_vhpc.agent.journal.record import JournalError
+from nova_vhpc.agent.uplinks import binder, bindings, claims, plugger
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -35,7 +36,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.claims = mock.Mock(
             spec=claims.UplinkClaims, **{'bridges.return_value': ('br-own',)}
         )
-        self.bindings = plugger.BindingJournal(self.state)
+        self.bindings = bindings.BindingJournal(self.state)
         self.binder = self.make_binder()
         self.target = self.look()
 
@@ -213,6 +214,54 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.look()
         self.bind()
 
+    def test_damaged_record_restores_the_bridges_of_the_definition(
+        self,
+    ) -> None:
+        self.bind()
+        file = self.bindings.path / 'u.json'
+        whole = file.read_bytes()
+        flips = {
+            whole[:place]
+            + bytes([whole[place] ^ 1 << bit])
+            + whole[place + 1 :]
+            for place in range(0, len(whole), 7)
+            for bit in (0, 5)
+        }
+        for damaged in (whole[:60], b'', *flips):
+            self.domain.bridge = 'br-own'
+            file.write_bytes(damaged)
+            self.binder._plugger.restore(self.domain)
+            self.assertEqual('br-int', self.domain.bridge, damaged)
+            self.assertEqual((), self.bindings.uuids())
+        self.assertTrue(file.with_suffix('.bad').exists())
+
+    def test_damaged_record_is_whole_again_after_binding(self) -> None:
+        self.bind()
+        file = self.bindings.path / 'u.json'
+        whole = self.bindings.load_binding('u')
+        file.write_bytes(b'{')
+        self.claims.bridges.return_value = ('br-other',)
+        self.binder = self.make_binder()
+        self.binder.reconcile()
+        self.assertEqual('br-other', self.domain.bridge)
+        moved = self.bindings.load_binding('u').moved
+        self.assertEqual(
+            {mac: (b, 'br-other') for mac, (b, _) in whole.moved.items()},
+            moved,
+        )
+
+    def test_damaged_record_of_a_transient_domain_is_kept(self) -> None:
+        self.bind()
+        (self.bindings.path / 'u.json').write_bytes(b'{')
+        with mock.patch.object(
+            self.domain, 'isPersistent', return_value=False
+        ):
+            self.assertRaises(
+                JournalError, self.binder._plugger.restore, self.domain
+            )
+        self.assertEqual('br-own', self.domain.bridge)
+        self.assertEqual(('u',), self.bindings.uuids())
+
     def test_torn_record_does_not_keep_others_from_being_restored(
         self,
     ) -> None:
@@ -235,13 +284,14 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
                 qemu_process.Processes, 'find', return_value=1
             ):
                 failed = self.binder._plugger.restore_all(link)
-            self.assertEqual({'a'}, failed.keys())
+            self.assertEqual({}, failed)
             self.assertEqual('br-int', self.domain.bridge)
 
     def test_nics_of_another_run_defined_on_the_claim_stay(self) -> None:
         """Their bridge is the definition's, although it is the claimed one."""
         self.bind()
         self.domain.id += 1
+        self.domain.defined_bridge = 'br-own'
         self.assertIn('br-own', self.domain.XMLDesc(1))
         self.assertEqual(0, self.binder._plugger.restore(self.domain))
         self.assertEqual('br-own', self.domain.bridge)

@@ -21,7 +21,7 @@ from oslo_config import cfg
 
 from nova_vhpc.agent.daemon import options, service
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.uplinks import dry_run, plugger, publish_worker
+from nova_vhpc.agent.uplinks import bindings, dry_run, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
@@ -111,7 +111,7 @@ class DryPluggerTest(manager_case.ManagerTestCase):
     def test_nic_that_would_be_moved_is_logged_once(self) -> None:
         self.domain.specs['vhpc:network'] = 'separate'
         self.look()
-        records = plugger.BindingJournal(self.state)
+        records = bindings.BindingJournal(self.state)
         host = qemu_process.Processes('/nowhere', '/nowhere')
         binder = self.make_binder(dry_run.DryPlugger(records, host))
         with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
@@ -130,9 +130,9 @@ class DryPluggerTest(manager_case.ManagerTestCase):
         self.assertEqual((), records.uuids())
 
     def test_names_what_a_crash_left(self) -> None:
-        records = plugger.BindingJournal(self.state)
+        records = bindings.BindingJournal(self.state)
         records.save_binding(
-            plugger.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
+            bindings.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
         )
         host = types.SimpleNamespace(find=lambda uuid: 7)
         with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
