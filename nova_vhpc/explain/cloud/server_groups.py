@@ -29,16 +29,10 @@ def look_up(
 
     :param connection: openstacksdk connection.
     :param name: name or ID of the server group.
-    :raises CloudError: there is no such server group.
+    :raises CloudError: there is no such server group, or several have the
+        name.
     """
-    for group in _groups(connection):
-        if name in (group['id'], group['name']):
-            break
-    else:
-        raise openstack.CloudError(
-            f"no server group '{name}'; openstack server group list "
-            '--all-projects shows all'
-        )
+    group = _find(connection, name)
     existing: dict[str, int] = {}
     for uuid in group['members']:
         try:
@@ -57,6 +51,30 @@ def look_up(
         max_server_per_host=group['rules'].get('max_server_per_host'),
         existing=existing,
     )
+
+
+def _find(connection: Any, name: str) -> Mapping[str, Any]:
+    """Return the server group with an ID, else the only one with the name.
+
+    Tenants choose the names, so one can be another group's ID.
+    """
+    named = []
+    for group in _groups(connection):
+        if group['id'] == name:
+            return group
+        if group['name'] == name:
+            named.append(group)
+    if not named:
+        raise openstack.CloudError(
+            f"no server group '{name}'; openstack server group list "
+            '--all-projects shows all'
+        )
+    if len(named) > 1:
+        raise openstack.CloudError(
+            f"{len(named)} server groups have the name '{name}'; give the ID "
+            'of one: ' + ', '.join(sorted(group['id'] for group in named))
+        )
+    return named[0]
 
 
 def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:

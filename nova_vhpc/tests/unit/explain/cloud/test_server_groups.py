@@ -68,6 +68,25 @@ class GroupTest(base.TestCase):
         found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
 
+    def test_id_wins_over_a_name(self):
+        """Tenants choose the names of groups."""
+        compute = Compute(3)
+        compute.groups[0].update(name='id2', policy='soft-affinity')
+        found = server_groups.look_up(compute, ExplainRequest(), 'id2')
+        self.assertEqual('affinity', found.policy)
+
+    def test_name_of_several_groups_is_refused(self):
+        compute = Compute(3)
+        compute.groups[2]['name'] = 'name0'
+        error = self.assertRaises(
+            openstack.CloudError,
+            server_groups.look_up,
+            compute,
+            ExplainRequest(),
+            'name0',
+        )
+        self.assertIn('give the ID of one: id0, id2', str(error))
+
     def test_error_names_the_missing_group(self):
         for groups in (0, PAGE, PAGE + 1):
             error = self.assertRaises(
