@@ -202,12 +202,19 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
         return worker
 
     def claim_uplinks(self, server: str, node: str, flavor: Flavor) -> None:
-        """Claim as nova-scheduler does: the first candidate on a host."""
+        """Claim on a host as nova-scheduler with the filter does.
+
+        Among the candidates of Placement the filter takes one that claims no
+        uplink twice.
+        """
         answer = self.nova(
             'GET',
             placement.query(flavor) + f'&in_tree={self.roots[node]}',
         )
-        candidate = answer['allocation_requests'][0]
+        candidate = max(
+            answer['allocation_requests'],
+            key=lambda request: len(request['allocations']),
+        )
         self.nova(
             'PUT',
             f'/allocations/{server}',
