@@ -114,7 +114,7 @@ def keep_from_itself(plugin: Any) -> None:
     def once(session: Any, **kwargs: Any) -> Any:
         if getattr(thread, 'asks', False):
             raise ksa_exceptions.Unauthorized(
-                'Keystone tells its versions to nobody without a token'
+                'Keystone does not list its versions without a token'
             )
         thread.asks = True
         try:

@@ -200,9 +200,9 @@ OPTS: list[Any] = [
         'gang_min_window_us',
         5_000,
         1_000_000,
-        'Least width of the pauses between gang windows, in microseconds, in '
-        'which VMs outside of gangs run. Lower it if these must run more '
-        'often; a kernel with HZ=250 cannot divide time finer than 4000.',
+        'Least length of a pause between gang windows, in microseconds. In '
+        'pauses the VMs outside of gangs run. Lower it if they must run more '
+        'often; with HZ=250 the kernel divides time in steps of 4000.',
     ),
     _integer(
         'gang_favour',

@@ -21,8 +21,8 @@ from oslo_config import types
 
 from nova_vhpc.flavor import extra_specs
 
-NOBODY = 'none'
-"""Key that, with the value 0, stands for no limit for any paradigm."""
+NO_PARADIGM = 'none'
+"""Key that, with the value 0, means that no paradigm has a limit."""
 
 
 class Integer(types.Integer):  # type: ignore[misc]
@@ -125,13 +125,13 @@ def overcommit_limits(given: Mapping[str, Any]) -> dict[str, float]:
     key = extra_specs.BY_NAME['max_overcommit']
     for paradigm, limit in given.items():
         text = str(limit).strip()
-        if paradigm == NOBODY and text in ('0', '0.0'):
+        if paradigm == NO_PARADIGM and text in ('0', '0.0'):
             continue
         if paradigm not in extra_specs.PARADIGMS:
             raise ValueError(
                 f"'{paradigm}' is no vhpc:paradigm: "
                 + ', '.join(extra_specs.PARADIGMS)
-                + f'; {NOBODY}:0 stands for no limit at all'
+                + f'; {NO_PARADIGM}:0 means no limit for any paradigm'
             )
         try:
             limits[paradigm] = float(key.parse(text))

@@ -117,9 +117,9 @@ def _exported_problems(
         )
     if parsed.min_link_mbps:
         found.append(
-            'vhpc:min_link_mbps is compared with uplinks of bridges; nobody '
-            "publishes the link speed of exported's PCI devices: take it "
-            'out, and choose fast devices by their alias'
+            'vhpc:min_link_mbps is compared with uplinks of bridges; the '
+            'link speed of PCI devices (exported) is not published: remove '
+            'it, and choose fast devices by their alias'
         )
     return found
 
@@ -188,8 +188,8 @@ def _request_group_advice(
     if uplinks == 0 and BRIDGE_TRAITS[network]:
         return [
             f'vhpc:network={network} without a request group: bridges and '
-            'links are checked, but nobody counts the members of an uplink, '
-            'and no NIC is plugged into it; set writes the group'
+            'links are checked, but members of an uplink are not counted, and '
+            'no NIC is plugged into it; set writes the group'
         ]
     found = _departures(specs, network)
     if (

@@ -123,9 +123,9 @@ class Providers:
         if not _same(inventories, wanted.inventories):
             self._client.put_inventories(uuid, generation, wanted.inventories)
         generation, traits = self._client.traits(uuid)
-        foreign = {t for t in traits if not t.startswith(_OUR_TRAITS)}
-        if traits != wanted.traits | foreign:
-            self._client.put_traits(uuid, generation, wanted.traits | foreign)
+        others = {t for t in traits if not t.startswith(_OUR_TRAITS)}
+        if traits != wanted.traits | others:
+            self._client.put_traits(uuid, generation, wanted.traits | others)
 
     def _reserve(self, uuid: str) -> None:
         generation, inventories = self._client.inventories(uuid)

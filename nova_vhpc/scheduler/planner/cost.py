@@ -26,9 +26,9 @@ keeps one CPU busy, so four guests on a 4-CPU host leave no CPU for packet
 work. :func:`load_of` maps a host to that range.
 """
 
-from nova_vhpc.scheduler.planner import cost_table as table
+from nova_vhpc.scheduler.planner import cost_table
 
-FULL_LOAD = float(table.PAPER_HOST_CPUS)
+FULL_LOAD = float(cost_table.PAPER_HOST_CPUS)
 
 
 def load_of(busy_vcpus: float, total_cpus: int) -> float:
@@ -45,7 +45,7 @@ def load_of(busy_vcpus: float, total_cpus: int) -> float:
     return FULL_LOAD - (FULL_LOAD - 1.0) * spare
 
 
-def _at(columns: table.Columns, position: float) -> float:
+def _at(columns: cost_table.Columns, position: float) -> float:
     """Interpolate linearly in a table row whose first column is 1."""
     position = min(max(position, 1.0), float(len(columns)))
     lower = min(int(position), len(columns) - 1)
@@ -55,14 +55,16 @@ def _at(columns: table.Columns, position: float) -> float:
 
 def _scale(link_mbps: float) -> float:
     """Return a link's speed relative to the paper's; 1.0 if unknown."""
-    return (link_mbps or table.PAPER_LINK_MBPS) / table.PAPER_LINK_MBPS
+    return (
+        link_mbps or cost_table.PAPER_LINK_MBPS
+    ) / cost_table.PAPER_LINK_MBPS
 
 
 def remote_mb_s(
     network: str,
     talking: float,
     load: float,
-    link_mbps: float = table.PAPER_LINK_MBPS,
+    link_mbps: float = cost_table.PAPER_LINK_MBPS,
 ) -> float:
     """Return one member's bandwidth to other hosts, in MB/s.
 
@@ -75,25 +77,25 @@ def remote_mb_s(
     :param load: load of the host, 1.0 to 4.0, by :func:`load_of`.
     :param link_mbps: speed of the uplink in Mbit/s; 0 if unknown.
     """
-    row = table.REMOTE_AS.get(network, network)
-    uplinks = table.SHARED_UPLINKS.get(network)
+    row = cost_table.REMOTE_AS.get(network, network)
+    uplinks = cost_table.SHARED_UPLINKS.get(network)
     # With one guest, shared and separate are the same (section 6.4): only
     # sharing the uplink makes them differ, and is counted below.
-    cpu_row = table.REMOTE_MB_S['separate' if uplinks else row]
+    cpu_row = cost_table.REMOTE_MB_S['separate' if uplinks else row]
     rate = _at(cpu_row, load) / load
-    if network in table.TWO_INTERFACES:
+    if network in cost_table.TWO_INTERFACES:
         rate = min(
-            rate * table.TWO_INTERFACES[network],
-            table.REMOTE_MB_S[table.NATIVE][0],
+            rate * cost_table.TWO_INTERFACES[network],
+            cost_table.REMOTE_MB_S[cost_table.NATIVE][0],
         )
     if uplinks:
         each = max(1.0, talking / uplinks)
-        rate = min(rate, _at(table.REMOTE_MB_S['shared'], each) / each)
+        rate = min(rate, _at(cost_table.REMOTE_MB_S['shared'], each) / each)
     return rate * _scale(link_mbps)
 
 
 def local_mb_s(
-    network: str, load: float, link_mbps: float = table.PAPER_LINK_MBPS
+    network: str, load: float, link_mbps: float = cost_table.PAPER_LINK_MBPS
 ) -> float:
     """Return the bandwidth of one pair on the same host, in MB/s.
 
@@ -103,9 +105,9 @@ def local_mb_s(
     assumption that such a host is faster by as much; without that, the
     order of the configurations would no longer be the measured one.
     """
-    row = table.LOCAL_AS.get(network, network)
+    row = cost_table.LOCAL_AS.get(network, network)
     pairs = max(1.0, load / 2)
-    rate = _at(table.LOCAL_MB_S[row], pairs) / pairs
+    rate = _at(cost_table.LOCAL_MB_S[row], pairs) / pairs
     scale = _scale(link_mbps)
     return rate * (scale if _by_switch(row) else max(1.0, scale))
 
@@ -121,7 +123,7 @@ def remote_latency_us(network: str, load: float) -> float:
     HPCVirt'09 table 1. ``exported`` bypasses the host's CPUs and its figures
     show no trend with their load, so their mean is used.
     """
-    row = table.LATENCY_US[table.REMOTE_AS.get(network, network)]
+    row = cost_table.LATENCY_US[cost_table.REMOTE_AS.get(network, network)]
     if network == 'exported':
         return sum(row) / len(row)
     return _at(row, load)
@@ -134,19 +136,23 @@ def local_latency_us(network: str, load: float) -> float:
     measured the other configurations; their latency is assumed to fall as
     bandwidth rises (table 5 over table 3).
     """
-    row = table.LOCAL_AS.get(network, network)
+    row = cost_table.LOCAL_AS.get(network, network)
     latency_us = remote_latency_us(row, load)
     if _by_switch(row):
         return latency_us
-    return latency_us * table.REMOTE_MB_S[row][0] / table.LOCAL_MB_S[row][0]
+    return (
+        latency_us
+        * cost_table.REMOTE_MB_S[row][0]
+        / cost_table.LOCAL_MB_S[row][0]
+    )
 
 
 def local_us(
-    network: str, load: float, link_mbps: float = table.PAPER_LINK_MBPS
+    network: str, load: float, link_mbps: float = cost_table.PAPER_LINK_MBPS
 ) -> float:
     """Return the time of a nominal message on the same host, in us."""
     return local_latency_us(network, load) + (
-        table.MESSAGE_BYTES / local_mb_s(network, load, link_mbps)
+        cost_table.MESSAGE_BYTES / local_mb_s(network, load, link_mbps)
     )
 
 
@@ -154,16 +160,17 @@ def remote_us(
     network: str,
     talking: float,
     load: float,
-    link_mbps: float = table.PAPER_LINK_MBPS,
+    link_mbps: float = cost_table.PAPER_LINK_MBPS,
 ) -> float:
     """Return the time of a nominal message within one switch, in us."""
     return remote_latency_us(network, load) + (
-        table.MESSAGE_BYTES / remote_mb_s(network, talking, load, link_mbps)
+        cost_table.MESSAGE_BYTES
+        / remote_mb_s(network, talking, load, link_mbps)
     )
 
 
 def remote_share(
-    here: int, members: int, locality: float = table.LOCALITY
+    here: int, members: int, locality: float = cost_table.LOCALITY
 ) -> float:
     """Return the share of a member's traffic that leaves its host.
 
@@ -185,7 +192,7 @@ def member_us(
     members: int,
     load: float,
     *,
-    link_mbps: float = table.PAPER_LINK_MBPS,
+    link_mbps: float = cost_table.PAPER_LINK_MBPS,
     tier_factor: float = 1.0,
     overcommit: float = 1.0,
     paradigm: str = 'mpi',
@@ -220,7 +227,7 @@ def split_us(
     members: int,
     load: float,
     *,
-    link_mbps: float = table.PAPER_LINK_MBPS,
+    link_mbps: float = cost_table.PAPER_LINK_MBPS,
     overcommit: float = 1.0,
     paradigm: str = 'mpi',
 ) -> tuple[float, float]:
@@ -257,7 +264,7 @@ def overcommit_factor(paradigm: str, ratio: float) -> float:
     :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     :param ratio: vCPUs per host CPU.
     """
-    return 1.0 + table.OVERCOMMIT_SLOPE[paradigm] * max(0.0, ratio - 1.0)
+    return 1.0 + cost_table.OVERCOMMIT_SLOPE[paradigm] * max(0.0, ratio - 1.0)
 
 
 def spare_cpu_factor(spare_cpus: float) -> float:
@@ -269,7 +276,7 @@ def spare_cpu_factor(spare_cpus: float) -> float:
         help further.
     """
     missing = 1.0 - min(1.0, max(0.0, spare_cpus))
-    return 1.0 + (table.NO_SPARE_CPU - 1.0) * missing
+    return 1.0 + (cost_table.NO_SPARE_CPU - 1.0) * missing
 
 
 def slowdown(
@@ -277,7 +284,7 @@ def slowdown(
     here: int,
     members: int,
     load: float = FULL_LOAD,
-    link_mbps: float = table.PAPER_LINK_MBPS,
+    link_mbps: float = cost_table.PAPER_LINK_MBPS,
 ) -> float:
     """Return a program's run time relative to native Linux, same layout.
 
@@ -285,8 +292,8 @@ def slowdown(
     6.4: 2x4 is ``here=4, members=8``, 8x2 is ``here=2, members=16``).
     """
     virtual = _per_mb(network, here, members, load, link_mbps)
-    native = _per_mb(table.NATIVE, here, members, load, link_mbps)
-    return 1.0 + table.COMMUNICATION_SHARE * (virtual / native - 1.0)
+    native = _per_mb(cost_table.NATIVE, here, members, load, link_mbps)
+    return 1.0 + cost_table.COMMUNICATION_SHARE * (virtual / native - 1.0)
 
 
 def _per_mb(

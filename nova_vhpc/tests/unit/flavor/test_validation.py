@@ -199,7 +199,7 @@ class AgreementTest(base.TestCase):
             specs = {'vhpc:network': name}
             self.assertEqual([], validation.problems(specs))
             (found,) = validation.advice(specs)
-            self.assertIn('nobody counts', found)
+            self.assertIn('members of an uplink are not counted', found)
 
     def test_other_request_group_than_that_of_the_recipe_gets_advice(self):
         specs = {

@@ -276,14 +276,14 @@ class GuardTest(tests_base.TestCase):
             )
         return result
 
-    def test_hold_starts_at_two_standard_errors(self):
+    def test_hold_starts_beyond_1_75_standard_errors(self):
         for more, worse in ((1.6, False), (1.9, True)):
             subject = self.guard()
             self.feed_roots(subject, 30)
             self.feed_roots(subject, 20, more)
             self.assertEqual(worse, subject.holding)
 
-    def test_slice_is_proven_better_at_three_standard_errors(self):
+    def test_slice_is_proven_beyond_three_standard_errors(self):
         for less, proven_us in ((-2.8, 30), (-3.2, 20)):
             subject = self.guard()
             self.feed_roots(subject, 30)

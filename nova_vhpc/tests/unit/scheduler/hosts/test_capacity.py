@@ -26,15 +26,15 @@ from nova_vhpc.tests.unit.scheduler import world
 objects.register_all()
 
 
-class FreeTest(base.BaseTestCase):
-    """What Placement gives out, from figures of Nova and Placement."""
+class FreeCapacityTest(base.BaseTestCase):
+    """Free capacity from the figures of host state and Placement."""
 
-    def test_placement_is_not_known(self):
+    def test_host_state_alone_counts_without_placement(self):
         self.assertEqual(
             13.0, capacity.free(capacity.Inventory(8, 2.0, 3), None)
         )
 
-    def test_exact_where_both_have_the_same_guests(self):
+    def test_free_capacity_is_exact_if_both_count_the_same_guests(self):
         ratios = (0.5, 1.0, 1.5, 4.0)
         for values in itertools.product(
             ratios, ratios, (0, 2), (0, 5), (0, 3)
@@ -43,7 +43,7 @@ class FreeTest(base.BaseTestCase):
             if placement_ratio > ratio:
                 conf = reserved
             elif placement_ratio < ratio:
-                conf = 99  # not asked then
+                conf = 99  # has no effect
             else:
                 conf = 0
             in_placement = int((100 - reserved) * placement_ratio)
@@ -58,26 +58,26 @@ class FreeTest(base.BaseTestCase):
                 values,
             )
 
-    def test_a_ratio_that_binary_fractions_lack(self):
+    def test_rounding_of_a_ratio_does_not_reduce_free_capacity(self):
         inventory = capacity.Inventory(131072, 0.7, 512 + 5)
         self.assertLessEqual(
             91387, capacity.free(inventory, Resource(91392, 5))
         )
 
-    def test_guests_since_the_last_read_are_not_taken_for_reserved(self):
+    def test_guests_since_the_last_read_do_not_count_as_reserved(self):
         inventory = capacity.Inventory(100, 1.0, 2 + 5 + 20)
         self.assertEqual(98 - 25, capacity.free(inventory, Resource(98, 5)))
-        # A greater ratio in Placement: as far as nova.conf says.
+        # With a greater ratio in Placement, nova.conf says what is reserved.
         inventory = capacity.Inventory(100, 1.0, 2 + 5 + 20, reserved=2)
         self.assertEqual(196 - 25, capacity.free(inventory, Resource(196, 5)))
 
-    def test_guests_that_left_since(self):
+    def test_guests_that_left_since_the_last_read_do_not_count(self):
         inventory = capacity.Inventory(100, 1.0, 2 + 5)
         self.assertEqual(98 - 7, capacity.free(inventory, Resource(98, 25)))
 
 
 class DefaultsTest(base.BaseTestCase):
-    def test_each_from_its_own_option(self):
+    def test_each_default_comes_from_its_option(self):
         conf = mock.Mock(
             initial_cpu_allocation_ratio=4.5,
             initial_ram_allocation_ratio=1.5,

@@ -30,12 +30,12 @@ OWN = uplink(network_fit.SEPARATE, 'br2', 'eth2')
 
 
 class FitTest(base.BaseTestCase):
-    """HPCVirt'09 section 4: which bridges each configuration draws."""
+    """Bridges of each network configuration (HPCVirt'09 section 4)."""
 
     def fit(self, name, *uplinks, mbps=None):
         return network_fit.fit(network_fit.RULES[name], uplinks, mbps)
 
-    def test_each_configuration_on_the_host_it_wants(self):
+    def test_each_configuration_uses_its_bridges(self):
         other = uplink(network_fit.SHARED, 'br3', 'eth3')
         for name, uplinks, used in (
             ('exported', (), ()),
@@ -49,7 +49,7 @@ class FitTest(base.BaseTestCase):
                 self.assertIsNone(fit.reason)
                 self.assertEqual(used, fit.uplinks)
 
-    def test_each_configuration_on_a_host_that_lacks_something(self):
+    def test_missing_bridge_is_named_for_each_configuration(self):
         for name, uplinks, reason in (
             ('shared', (OWN,), 'no shared bridge; published are NIC eth2'),
             ('separate', (SHARED,), 'no separate bridge'),
@@ -61,7 +61,7 @@ class FitTest(base.BaseTestCase):
             with self.subTest(name):
                 self.assertIn(reason, self.fit(name, *uplinks).reason)
 
-    def test_two_uplinks_of_one_bridge_are_no_two_bridges(self):
+    def test_two_uplinks_of_one_bridge_count_as_one_bridge(self):
         twin = uplink(network_fit.SHARED, 'br1', 'eth9')
         self.assertIn(
             '1 shared bridge(s)',
@@ -72,7 +72,7 @@ class FitTest(base.BaseTestCase):
         dead = uplink(network_fit.SHARED, slots=0)
         self.assertIsNone(self.fit('shared-separate', dead, OWN).reason)
 
-    def test_a_link_just_as_fast_as_asked_for(self):
+    def test_link_of_exactly_the_requested_speed_fits(self):
         self.assertIsNone(self.fit('separate', OWN, mbps=OWN.mbps).reason)
         self.assertIsNotNone(
             self.fit('separate', OWN, mbps=OWN.mbps + 1).reason
@@ -85,17 +85,17 @@ class FitTest(base.BaseTestCase):
         self.assertIn('NIC eth1 on bridge br1 has a link of 100', reason)
         self.assertIn('link of NIC eth2 on bridge br2 is down', reason)
 
-    def test_a_bridge_that_is_held_is_no_dead_link(self):
+    def test_bridge_held_for_a_guest_is_named_as_such(self):
         reason = self.fit(
             'separate', uplink(network_fit.SEPARATE, 'br2', 'bond0', slots=0)
         ).reason
         self.assertIn('NIC bond0 on bridge br2 is held for the guest', reason)
 
-    def test_fastest_first(self):
+    def test_fastest_uplink_is_first(self):
         fast = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=10000)
         self.assertEqual((fast, OWN), self.fit('separate', OWN, fast).uplinks)
 
-    def test_long_lists_are_cut(self):
+    def test_reason_names_four_uplinks_at_most(self):
         many = [
             uplink(network_fit.SEPARATE, f'br{n}', f'eth{n}', slots=0)
             for n in range(9)
@@ -107,12 +107,12 @@ class FitTest(base.BaseTestCase):
 
 
 class MembersTest(base.BaseTestCase):
-    def test_no_bridge_no_limit(self):
+    def test_members_without_bridge_are_unlimited(self):
         self.assertEqual(
             NO_LIMIT, network_fit.members(network_fit.RULES['exported'], [])
         )
 
-    def test_one_bridge_each(self):
+    def test_members_of_one_bridge_use_all_slots(self):
         self.assertEqual(
             5,
             network_fit.members(
@@ -128,8 +128,8 @@ class MembersTest(base.BaseTestCase):
             max_size=5,
         )
     )
-    def test_pairs_on_two_bridges(self, free):
-        # Taking from the two fullest bridges is known to be best.
+    def test_members_of_two_bridges_use_as_many_pairs_as_possible(self, free):
+        # Pairing the two bridges with most slots left is optimal.
         left = {}
         for bridge, slots in free:
             left[bridge] = left.get(bridge, 0) + slots

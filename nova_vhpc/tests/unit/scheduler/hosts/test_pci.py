@@ -51,12 +51,12 @@ class DevicesTest(base.BaseTestCase):
             count=count, alias_name=alias, spec=[spec]
         )
 
-    def test_alias(self):
+    def test_devices_of_an_alias_limit_members(self):
         request = self.request(2, vendor_id='8086', product_id='154c')
         self.assertIsNone(pci.shortage(self.state, [request]))
         self.assertEqual(1, pci.members(self.state, [request]))
 
-    def test_port(self):
+    def test_devices_of_a_physical_network_limit_members(self):
         request = self.request(alias=None, physical_network='fabric')
         self.assertEqual(3, pci.members(self.state, [request]))
         request = self.request(alias=None, physical_network='other')
@@ -66,18 +66,18 @@ class DevicesTest(base.BaseTestCase):
             pci.shortage(self.state, [request]),
         )
 
-    def test_just_enough(self):
+    def test_all_free_devices_can_be_requested(self):
         request = self.request(3, product_id='154c')
         self.assertIsNone(pci.shortage(self.state, [request]))
 
-    def test_too_few(self):
+    def test_too_few_devices_are_named(self):
         request = self.request(4, product_id='154c')
         self.assertIn(
             'it has 3 free PCI device(s) for alias hpc, 4 are needed',
             pci.shortage(self.state, [request]),
         )
 
-    def test_several_ports_take_from_the_same_devices(self):
+    def test_ports_of_one_network_share_its_devices(self):
         ports = [
             self.request(alias=None, physical_network='fabric')
             for _ in range(2)
@@ -91,11 +91,11 @@ class DevicesTest(base.BaseTestCase):
         )
         self.assertEqual(0, pci.members(self.state, ports * 2))
 
-    def test_devices_of_two_kinds(self):
+    def test_overlapping_requests_share_devices(self):
         port = self.request(alias=None, physical_network='fabric')
         other = self.request(alias='other', product_id='ffff')
         self.assertEqual(2, pci.members(self.state, [port, other]))
-        # Five devices serve the alias, of which the port wants one.
+        # Five devices match the alias; the port needs one of them.
         any_vf = self.request(4, vendor_id='8086')
         self.assertIsNone(pci.shortage(self.state, [any_vf, port]))
         self.assertIn(
@@ -103,7 +103,7 @@ class DevicesTest(base.BaseTestCase):
             pci.shortage(self.state, [any_vf, port, other]),
         )
 
-    def test_the_scarcest_kind_decides(self):
+    def test_scarcest_device_limits_members(self):
         for pool in self.state.pci_stats.pools:
             if 'physical_network' in pool:
                 pool['count'] = 30
@@ -112,19 +112,19 @@ class DevicesTest(base.BaseTestCase):
         for requests in ([port, other], [other, port]):
             self.assertEqual(1, pci.members(self.state, requests))
 
-    def test_tags_that_nova_passes_over(self):
-        # They are for Placement, and no pool has them.
+    def test_tags_that_nova_ignores_are_ignored(self):
+        # These tags are for Placement only; no pool has them.
         self.assertIn('resource_class', self.state.pci_stats.ignored_spec_tags)
         request = self.request(product_id='154c', resource_class='CUSTOM_VF')
         self.assertEqual(3, pci.members(self.state, [request]))
 
-    def test_nothing_reported_yet(self):
+    def test_host_that_reported_no_devices_takes_no_member(self):
         new = host_manager.HostState('new', 'new', 'cell')
         self.assertIn(
             'no PCI devices yet', pci.shortage(new, [self.request()])
         )
         self.assertEqual(0, pci.members(new, [self.request()]))
 
-    def test_nothing_asked_for(self):
+    def test_request_without_devices_is_unlimited(self):
         self.assertEqual(NO_LIMIT, pci.members(self.state, []))
         self.assertEqual(0, pci.device_count([]))

@@ -43,14 +43,14 @@ def host(*uplinks, cpus=8, used=0, stamp=None, offered=None):
 
 
 class RequirementsTest(base.BaseTestCase):
-    def test_claims_of_all_groups_count(self):
+    def test_uplinks_of_all_request_groups_are_added_up(self):
         self.assertEqual(
             4,
             request_groups.requested_uplinks(
                 {
                     'resources:CUSTOM_VHPC_UPLINK': '1',
                     'resources_a:CUSTOM_VHPC_UPLINK': '2',
-                    # As Nova reads it.
+                    # Nova parses it the same way.
                     'resources_b-1:CUSTOM_VHPC_UPLINK': ' 1',
                     'resources_c:CUSTOM_VHPC_UPLINK': 'many',
                     'resources_d:CUSTOM_OTHER': '8',
@@ -62,7 +62,7 @@ class RequirementsTest(base.BaseTestCase):
             ),
         )
 
-    def test_defaults_go_by_paradigm(self):
+    def test_default_limits_depend_on_the_paradigm(self):
         defaults = {'openmp': 1.0, 'hybrid': 1.5}
         for paradigm, expected in (
             ('openmp', 1.0),
@@ -76,7 +76,7 @@ class RequirementsTest(base.BaseTestCase):
             )
             self.assertEqual(expected, wanted.max_overcommit)
 
-    def test_flavor_goes_before_defaults(self):
+    def test_limit_of_the_flavor_overrides_the_default(self):
         wanted = requirements.of_flavor(
             {'vhpc:max_overcommit': '3', 'vhpc:spare_cpus': '0'},
             1,
@@ -85,11 +85,11 @@ class RequirementsTest(base.BaseTestCase):
         )
         self.assertEqual((0, 3.0), (wanted.spare_cpus, wanted.max_overcommit))
 
-    def test_spare_cpu_means_no_overcommit_of_the_others(self):
+    def test_spare_cpu_limits_the_other_cpus_to_no_overcommit(self):
         wanted = requirements.of_flavor({'vhpc:spare_cpus': '1'}, 1)
         self.assertEqual(1.0, wanted.max_overcommit)
 
-    def test_no_limit_that_is_wrong_is_no_limit(self):
+    def test_invalid_overcommit_limit_leaves_no_host(self):
         for text in ('0', '0.0', '-1', 'nan', 'inf', 'two', ''):
             with self.subTest(text):
                 specs = {
@@ -105,7 +105,7 @@ class RequirementsTest(base.BaseTestCase):
                     fit_result.reason,
                 )
 
-    def test_flaws_are_told_with_what_to_do(self):
+    def test_flaw_says_what_to_change(self):
         for specs, words in (
             ({'vhpc:network': 'separate'}, 'add resources_uplink:'),
             ({'vhpc:network': 'shared-separate'}, 'requests no uplink'),
@@ -121,7 +121,7 @@ class RequirementsTest(base.BaseTestCase):
                 fit_result = requirements.evaluate(host(uplink(1)), wanted)
                 self.assertIn(words, fit_result.reason)
 
-    def test_topology_matters_only_where_asked_for(self):
+    def test_topology_is_needed_only_if_requested(self):
         for specs, needs in (
             ({'vhpc:workload': 'parallel'}, False),
             ({'vhpc:network': 'exported'}, False),
@@ -148,22 +148,22 @@ class EvaluateTest(base.BaseTestCase):
             view, self.requirements, requirements.Limits(**limits)
         )
 
-    def test_host_that_serves(self):
+    def test_host_with_free_uplinks_passes(self):
         slow = uplink(2, mbps=100)
         fit_result = self.evaluate(host(uplink(1), slow))
         self.assertTrue(fit_result.passes)
         self.assertEqual(2, fit_result.slots)
         self.assertEqual(100, fit_result.link_mbps)
 
-    def test_placement_is_newer_than_the_snapshot(self):
-        # The snapshot has it taken; Placement offers it.
+    def test_offered_candidates_override_the_snapshot(self):
+        # The uplink is used in the snapshot, but Placement offers it.
         view = host(uplink(1, used=1), offered={'uuid1'})
         self.assertEqual(1, self.evaluate(view).slots)
-        # The snapshot has it free; Placement does not offer it.
+        # The uplink is free in the snapshot, but Placement does not offer it.
         view = host(uplink(1), offered={'other'})
         self.assertIn('Placement offers none', self.evaluate(view).reason)
 
-    def test_each_free_slot_is_one_for_a_member(self):
+    def test_host_has_as_many_slots_as_free_uplink_slots(self):
         self.assertEqual(
             7,
             self.evaluate(
@@ -176,8 +176,8 @@ class EvaluateTest(base.BaseTestCase):
             ).slots,
         )
 
-    def test_link_is_one_that_a_member_can_have(self):
-        """Not a slow one that is taken, or on another physical network."""
+    def test_link_speed_is_that_of_claimable_uplinks_only(self):
+        """Slow uplinks that are used or not offered do not count."""
         slow, fast = uplink(1, used=1), uplink(2, mbps=10000)
         faster = uplink(3, mbps=25000)
         for view, mbps in (
@@ -193,7 +193,7 @@ class EvaluateTest(base.BaseTestCase):
         reason = self.evaluate(host(uplink(1, used=1))).reason
         self.assertIn('NIC eth1 on bridge br1 has 1 of 1 slot(s)', reason)
 
-    def test_flavor_without_claim_has_no_limit(self):
+    def test_slots_are_unlimited_for_a_flavor_without_request_group(self):
         self.requirements = requirements.of_flavor(
             {'vhpc:min_link_mbps': '10'}, 2
         )
@@ -202,7 +202,7 @@ class EvaluateTest(base.BaseTestCase):
             (None, NO_LIMIT), (fit_result.reason, fit_result.slots)
         )
 
-    def test_cpus(self):
+    def test_cpu_limit_excludes_spare_cpus(self):
         self.requirements = requirements.of_flavor(
             {'vhpc:spare_cpus': '2', 'vhpc:max_overcommit': '1.5'}, 3
         )
@@ -212,7 +212,7 @@ class EvaluateTest(base.BaseTestCase):
         self.assertIn('10 vCPUs would share 6 CPUs (8 less 2 spare)', reason)
         self.assertIn('vhpc:max_overcommit is 1.5', reason)
 
-    def test_a_limit_that_no_float_hits_is_reached_all_the_same(self):
+    def test_overcommit_limit_between_floats_is_reached(self):
         # 100 * 1.15 is 114.99999999999999.
         self.requirements = requirements.of_flavor(
             {'vhpc:max_overcommit': '1.15'}, 5
@@ -220,14 +220,14 @@ class EvaluateTest(base.BaseTestCase):
         self.assertTrue(self.evaluate(host(cpus=100, used=110)).passes)
         self.assertFalse(self.evaluate(host(cpus=100, used=111)).passes)
 
-    def test_a_limit_that_nearly_does_is_kept(self):
+    def test_overcommit_limit_close_to_an_integer_is_not_exceeded(self):
         wanted = requirements.of_flavor({'vhpc:max_overcommit': '1.24'}, 1)
         # 8 * 1.24 is 9.92.
         for used, fits in ((8, True), (9, False)):
             fit_result = requirements.evaluate(host(used=used), wanted)
             self.assertIs(fits, fit_result.passes)
 
-    def test_the_cpu_limit_is_named_by_who_sets_it(self):
+    def test_reason_names_the_source_of_the_cpu_limit(self):
         for specs, options, words in (
             ({'vhpc:max_overcommit': '1'}, {}, '; vhpc:max_overcommit is 1'),
             (
@@ -245,20 +245,20 @@ class EvaluateTest(base.BaseTestCase):
             reason = self.evaluate(host(used=11)).reason
             self.assertTrue(reason.endswith(words), reason)
 
-    def test_host_without_cpus_yet(self):
+    def test_host_without_cpus_does_not_pass(self):
         self.assertIn('reported no CPUs', self.evaluate(host(cpus=0)).reason)
 
-    def test_unknown_host(self):
+    def test_host_of_unknown_topology_passes_only_if_allowed(self):
         view = requirements.HostView(8, 0)
         self.assertIn('is nova-vhpc-agent running', self.evaluate(view).reason)
         fit_result = self.evaluate(view, allow_unknown=True)
         self.assertEqual((True, True), (fit_result.passes, fit_result.unknown))
         self.assertEqual(NO_LIMIT, fit_result.slots)
-        # What Placement offers there is all that can be claimed.
+        # Members can claim only the uplinks that Placement offers.
         view = view._replace(offered={'uuid1', 'uuid2'})
         self.assertEqual(2, self.evaluate(view, allow_unknown=True).slots)
 
-    def test_stale_host(self):
+    def test_stale_topology_counts_as_unknown(self):
         limits = {'now_minutes': 1000.0, 'max_age_s': 1200}
         fresh = host(uplink(1), stamp=979)
         stale = host(uplink(1), stamp=978)
@@ -270,13 +270,15 @@ class EvaluateTest(base.BaseTestCase):
         )
         self.assertTrue(self.evaluate(stale, now_minutes=1000.0).passes)
 
-    def test_host_that_does_not_say_when_it_published(self):
+    def test_topology_without_a_stamp_is_never_stale(self):
         view = host(uplink(1))
         self.assertTrue(
             self.evaluate(view, now_minutes=1e6, max_age_s=60).passes
         )
 
-    def test_no_snapshot_is_no_unknown_topology(self):
+    def test_no_host_passes_without_a_snapshot(
+        self,
+    ):
         fit_result = self.evaluate(
             host(uplink(1)), snapshot_reason='it is away', allow_unknown=True
         )

@@ -27,7 +27,7 @@ PINNED = hosts.Member(pinned=True)
 
 
 class CpusTest(base.BaseTestCase):
-    """Dedicated CPUs are a pool of their own where there are any."""
+    """CPUs for shared and for dedicated vCPUs of a host."""
 
     def state(self, *cells, total=8, used=12):
         state = host_manager.HostState('one', 'one', 'cell')
@@ -52,7 +52,7 @@ class CpusTest(base.BaseTestCase):
         self.assertEqual(shared, hosts.cpus(state, False)[:2])
         self.assertEqual(dedicated, hosts.cpus(state, True)[:2])
 
-    def test_both_kinds(self):
+    def test_shared_and_dedicated_cpus_are_counted_apart(self):
         self.assert_cpus(
             self.state(
                 (range(4), range(4, 16), range(4, 7)),
@@ -62,29 +62,30 @@ class CpusTest(base.BaseTestCase):
             (20, 4),
         )
 
-    def test_emulator_threads_are_no_guests(self):
-        # Three mixed guests of a shared and a dedicated one, and isolated.
+    def test_isolated_emulator_threads_do_not_count_as_shared_cpus(self):
+        # Three mixed guests of one shared and one dedicated vCPU, with
+        # isolated emulator threads.
         state = self.state((range(4), range(4, 16), range(4, 10)), used=6)
         state.numa_topology.cells[0].cpu_usage = 3
         self.assert_cpus(state, (8, 3), (12, 6))
 
-    def test_only_dedicated_ones(self):
+    def test_host_with_dedicated_cpus_only_has_no_shared_ones(self):
         state = self.state(([], range(4), [1]), total=0, used=1)
         self.assert_cpus(state, (0, 0), (4, 1))
 
-    def test_all_cpus_are_for_either(self):
+    def test_cpus_of_both_kinds_count_as_either(self):
         state = self.state((range(8), range(8), [1, 2]))
         self.assert_cpus(state, (8, 12), (8, 12))
 
-    def test_no_dedicated_ones(self):
+    def test_shared_cpus_count_as_dedicated_if_there_are_none(self):
         self.assert_cpus(self.state((range(8), [], [])), (8, 12), (8, 12))
 
-    def test_no_topology(self):
+    def test_all_cpus_count_as_either_without_numa_topology(self):
         state = self.state()
         state.numa_topology = None
         self.assert_cpus(state, (8, 12), (8, 12))
 
-    def test_dedicated_ones_are_never_over_committed(self):
+    def test_dedicated_cpus_are_never_overcommitted(self):
         state = self.state((range(4), range(4, 16), range(4, 7)), total=4)
         fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
         facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, PINNED)
@@ -94,7 +95,7 @@ class CpusTest(base.BaseTestCase):
 
 
 class FactsTest(base.BaseTestCase):
-    def test_allocation_ratios(self):
+    def test_capacity_is_multiplied_by_allocation_ratios(self):
         state = host_manager.HostState('one', 'one', 'cell')
         state.vcpus_total = 8
         state.vcpus_used = 4
@@ -104,11 +105,11 @@ class FactsTest(base.BaseTestCase):
         fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
         facts = hosts.facts(state, 'name', 3, 1000, fabric, DEFAULTS, SHARED)
         self.assertEqual(('name', 8, 4, 12.0), facts[:4])
-        # No ratio of its own for RAM: the initial one counts.
+        # The host has no RAM ratio, so the initial one counts.
         self.assertEqual(1100.0, facts.free_ram_mb)
         self.assertEqual(3, facts.slots)
 
-    def test_cpus_that_placement_gives_out(self):
+    def test_free_cpus_follow_the_inventory_in_placement(self):
         state = host_manager.HostState('one', 'one', 'cell')
         state.vcpus_total = 8
         state.vcpus_used = 3
@@ -122,12 +123,12 @@ class FactsTest(base.BaseTestCase):
             ).free_cpus
 
         self.assertEqual(13.0, free())
-        # The ratio is another one there.
+        # Placement has another allocation ratio.
         self.assertEqual(9, free(VCPU=12))
         self.assertEqual(29, free(VCPU=32, PCPU=1))
-        # Of three in use, one is reserved, as nova.conf says.
+        # Of three used CPUs, one is reserved in nova.conf.
         self.assertEqual(30, free(VCPU=32, claimed=2))
-        # Pinned on a host that reports no dedicated CPUs.
+        # A pinned member on a host that reports no dedicated CPUs.
         self.assertEqual(9, free(PINNED, VCPU=12))
         state.numa_topology = objects.NUMATopology(
             cells=[
@@ -144,11 +145,11 @@ class FactsTest(base.BaseTestCase):
         self.assertEqual(5, free(PINNED, VCPU=12, PCPU=7))
         self.assertEqual(11, free(VCPU=12, PCPU=7))
 
-    def test_ram_that_placement_gives_out(self):
+    def test_free_ram_follows_the_inventory_in_placement(self):
         state = host_manager.HostState('one', 'one', 'cell')
         state.total_usable_ram_mb = 8192
         state.ram_allocation_ratio = 1.0
-        # Two guests, and 512 reserved as nova.conf has it.
+        # Two guests, and 512 MB reserved in nova.conf.
         state.free_ram_mb = 8192 - 512 - 2048
         fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
 
@@ -162,7 +163,7 @@ class FactsTest(base.BaseTestCase):
         self.assertEqual(2 * 7680 - 2048, free(2 * 7680))
         self.assertEqual(7680 // 2 - 2048, free(7680 // 2))
 
-    def test_ram_by_the_ratio_of_the_host_or_the_option(self):
+    def test_ram_ratio_of_the_host_overrides_the_option(self):
         state = host_manager.HostState('one', 'one', 'cell')
         fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
         state.total_usable_ram_mb, state.free_ram_mb = 8192, 4096
@@ -171,7 +172,7 @@ class FactsTest(base.BaseTestCase):
             facts = hosts.facts(state, 'one', 1, 0, fabric, DEFAULTS, SHARED)
             self.assertEqual(free_mb, facts.free_ram_mb)
 
-    def test_emulator_threads(self):
+    def test_only_isolated_emulator_threads_need_a_cpu(self):
         spec = objects.RequestSpec()
         self.assertEqual(0, hosts.emulator_cpus(spec))
         spec.numa_topology = None
@@ -182,7 +183,7 @@ class FactsTest(base.BaseTestCase):
             )
             self.assertEqual(cpus, hosts.emulator_cpus(spec), policy)
 
-    def test_new_compute_node(self):
+    def test_new_compute_node_has_no_capacity(self):
         state = host_manager.HostState('new', 'new', 'cell')
         fabric = fabrics.Fabric('vhpc:switch', 'vhpc:rack')
         facts = hosts.facts(state, 'new', 0, 0, fabric, DEFAULTS, SHARED)

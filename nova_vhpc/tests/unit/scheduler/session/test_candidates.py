@@ -42,12 +42,12 @@ def claimed(candidates_):
 
 class CandidatesTest(base.BaseTestCase):
     def test_first_element_moves_on_when_taken(self):
-        told = []
-        found = candidates.Candidates('abc', lambda: told.append(1))
+        calls = []
+        found = candidates.Candidates('abc', lambda: calls.append(1))
         self.assertEqual(list('abca'), [found[0] for _ in range(4)])
-        self.assertEqual(4, len(told))
+        self.assertEqual(4, len(calls))
 
-    def test_two_take_turns(self):
+    def test_two_candidates_alternate(self):
         found = candidates.Candidates(['a', 'b'])
         self.assertEqual(['a', 'b', 'a'], [found[0] for _ in range(3)])
 
