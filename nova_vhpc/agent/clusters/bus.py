@@ -145,6 +145,8 @@ class PeerBus:
         oslo.messaging.
     :param version_cap: newest version that all agents on the bus understand;
         None for no limit.
+    :ivar detail: why messages of other hosts are not received, as far as is
+        known.
     """
 
     def __init__(
@@ -167,7 +169,7 @@ class PeerBus:
         self._wanted: frozenset[str] = frozenset()
         self._subscribed: frozenset[str] = frozenset()
         self._server: Any = None
-        self._problem_logged = False
+        self.detail = ''
         self._thread = periodic.PeriodicThread(
             'vhpc-peers-listen',
             self._update_subscriptions,
@@ -236,16 +238,20 @@ class PeerBus:
         try:
             new_server = self._listen(wanted)
         except Exception as error:
+            is_new = not self.detail
+            reason = errors.one_line(error)
+            self.detail = (
+                f'cannot listen to virtual clusters of other hosts: {reason}'
+            )
             # Logged once, since a refusal may last for hours.
-            if not self._problem_logged:
-                self._problem_logged = True
+            if is_new:
                 LOG.warning(
                     'Cannot listen to virtual clusters of other hosts; will '
                     'retry: %s',
-                    errors.one_line(error),
+                    reason,
                 )
             raise periodic.RetryLater from error
-        self._problem_logged = False
+        self.detail = ''
         self._replace(new_server, wanted)
 
     def _replace(self, new_server: Any, clusters: frozenset[str]) -> None:

@@ -167,6 +167,8 @@ class Groups:
             answered_s = self._answered_s
             merged = {**self._answer.clusters, **self._file_clusters}
             state, detail = self._state, self._detail
+        if not detail and self._notifications is not None:
+            detail = self._notifications.detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
             counts[cluster] = counts.get(cluster, 0) + 1

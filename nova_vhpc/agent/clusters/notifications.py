@@ -65,6 +65,11 @@ class GroupNotifications:
         self.listening = self._server.listening
         """Set when the broker has declared the listener's queue."""
 
+    @property
+    def detail(self) -> str:
+        """Why no notification is received, as far as is known."""
+        return self._server.detail
+
     def start(self) -> None:
         """Start listening, in the background.
 

@@ -174,7 +174,7 @@ class PhaseExchange:
             states = dict(self._states)
         return {
             'state': self._health.state,
-            'detail': self._health.detail or self._other_agent(now_us),
+            'detail': self._detail(now_us),
             'echo_us': self._health.echo_us,
             'sent': self._sent,
             'received': self._received,
@@ -184,6 +184,15 @@ class PhaseExchange:
                 for cluster, state in sorted(states.items())
             },
         }
+
+    def _detail(self, now_us: int) -> str:
+        """Return what is wrong, the cause before its consequences."""
+        details = [self._health.detail, self._other_agent(now_us)]
+        if self._bus is not None:
+            details.insert(0, self._bus.detail)
+        if self._control_server is not None:
+            details.insert(0, self._control_server.detail)
+        return next(filter(None, details), '')
 
     def _cluster_status(
         self, state: protocol.State, now_us: int

@@ -137,6 +137,11 @@ class ControlServer:
             'Control calls are not answered',
         )
 
+    @property
+    def detail(self) -> str:
+        """Why calls are not answered, as far as is known."""
+        return self._server.detail
+
     def start(self) -> None:
         """Start answering as soon as there is a broker."""
         self._server.start()

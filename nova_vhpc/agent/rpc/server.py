@@ -85,12 +85,14 @@ class BackgroundServer:
         a server that failed to start is not used again.
     :param problem: what does not work until the server listens, for the log.
     :ivar listening: set when the broker has declared the server's queue.
+    :ivar detail: why the server does not listen, as far as is known.
     """
 
     def __init__(
         self, name: str, make: Callable[[], Any], problem: str
     ) -> None:
         self.listening = threading.Event()
+        self.detail = ''
         self._make = make
         self._problem = problem
         self._problem_logged = False
@@ -122,11 +124,11 @@ class BackgroundServer:
             server.start()
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
+            reason = errors.one_line(error)
+            self.detail = f'{self._problem}: {reason}'
             if not self._problem_logged:
                 self._problem_logged = True
-                LOG.warning(
-                    '%s; will retry: %s', self._problem, errors.one_line(error)
-                )
+                LOG.warning('%s; will retry: %s', self._problem, reason)
             raise periodic.RetryLater from error
         with self._lock:
             stopping = self._thread.stopping
@@ -136,6 +138,7 @@ class BackgroundServer:
         if stopping:
             _end(server)
             return
+        self.detail = ''
         self.listening.set()
         if self._problem_logged:
             LOG.info('No longer: %s', self._problem)

@@ -118,6 +118,15 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         }
 
     def test_settings(self) -> None:
+        """With no more rights than ``doc/source/admin/peers.rst`` names."""
+        names = r'nova_vhpc|vhpc\..*|reply_.*'
+        self.broker.ctl(
+            'set_permissions',
+            'guest',
+            f'^({names})$',
+            rf'^({names}|amq\.default)$',
+            f'^({names})$',
+        )
         for rabbit, left in (
             (DEFAULT, set()),
             (DURABLE, {'nova_vhpc'}),
@@ -148,6 +157,15 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         upgraded = self.agent('old').start()
         self.wait_for_state('up', upgraded)
         self.assertNotIn('vhpc.control.old', str(self.queues()))
+
+    def test_refused_setting_is_named_in_the_status(self) -> None:
+        agent = self.agent_with('a', {'rabbit_stream_fanout': True}).start()
+        self.wait_for(
+            lambda: (
+                'rabbit_transient_quorum_queue'
+                in agent.phase_exchange.status()['detail']
+            )
+        )
 
     def check_setting(self, rabbit: dict[str, object], left: set[str]) -> None:
         """Phases and calls arrive over exclusive queues, which all vanish."""

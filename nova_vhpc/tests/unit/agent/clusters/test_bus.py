@@ -52,8 +52,10 @@ class SubscriptionTest(base.BaseTestCase):
                     self.assertRaises(
                         periodic.RetryLater, peer_bus._update_subscriptions
                     )
+                self.assertIn('refused', peer_bus.detail)
                 peer_bus._update_subscriptions()
             self.assertEqual(clusters, peer_bus.subscribed)
+            self.assertEqual('', peer_bus.detail)
         self.assertEqual(
             [
                 'Cannot listen to virtual clusters of other hosts; will '

@@ -80,8 +80,13 @@ class BackgroundServerTest(base.BaseTestCase):
         self.made.start()
         self.assertTrue(self.bus.tried.wait(PATIENCE_S))
         self.assertFalse(self.made.listening.is_set())
+        self.assertEqual(
+            'Nobody listens: ACCESS_REFUSED - Login was refused',
+            self.made.detail,
+        )
         self.bus.refuses = False
         self.assertTrue(self.made.listening.wait(PATIENCE_S))
+        self.assertEqual('', self.made.detail)
         first, last = self.log.output.splitlines()
         self.assertEqual(
             'Nobody listens; will retry: ACCESS_REFUSED - Login was refused',
