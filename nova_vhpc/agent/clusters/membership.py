@@ -49,13 +49,12 @@ def scoped(name: str, project: str | None) -> str:
     """Return a cluster name that is unique between projects.
 
     Tenants write the metadata, and many tenants use the same flavor, so the
-    same name in two projects means two clusters. No name can be the ID of a
-    server group, which has no slash.
+    same name in two projects means two clusters.
 
     :param name: name from the server's metadata or flavor.
     :param project: the server's project; None if unknown.
     """
-    return f'{project or ""}/{name}'
+    return name if project is None else f'{project}/{name}'
 
 
 def read_server(server: Mapping[str, Any]) -> Membership | None:

@@ -83,11 +83,6 @@ class ReadServerTest(base.BaseTestCase):
             {'s': 'p/n'}, membership.clusters([read], frozenset('g'))
         )
 
-    def test_name_is_never_the_id_of_a_server_group(self) -> None:
-        group = '3c5c1b4e-7d27-4b0e-9b8a-0d5e7f1a2b3c'
-        for project in ('p', None):
-            self.assertNotEqual(group, membership.scoped(group, project))
-
     @hypothesis.given(
         st.dictionaries(
             st.sampled_from(['scheduler_hints', 'metadata', 'flavor']),
