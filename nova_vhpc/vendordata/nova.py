@@ -83,12 +83,37 @@ class NovaClusterSource:
             project.
         :raises keystoneauth1.exceptions.ClientException: Nova does not
             answer.
-        :raises RuntimeError: Nova refuses to answer, or the credentials
-            cannot be used.
+        :raises RuntimeError: Nova refuses to answer, its answer is not what
+            its API describes, or the credentials cannot be used.
         """
         cached = self._find_cached(server_uuid, project_id)
         if cached is not None:
             return cached
+        try:
+            cluster = self._read_cluster(server_uuid, project_id)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # For example the answer of a proxy.
+            raise RuntimeError(
+                f'the answer of Nova about server {server_uuid} cannot be '
+                f'read: {error!r}'
+            ) from None
+        with self._lock:
+            now = time.monotonic()
+            self._cached = {
+                uuid: entry
+                for uuid, entry in self._cached.items()
+                if entry[0] > now
+            }
+            self._cached[cluster.uuid] = (
+                now + self._ttl_s,
+                project_id,
+                cluster,
+            )
+        return cluster
+
+    def _read_cluster(
+        self, server_uuid: str, project_id: str
+    ) -> model.Cluster:
         server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
             'server'
         ]
@@ -116,18 +141,6 @@ class NovaClusterSource:
         )
         if cluster.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')
-        with self._lock:
-            now = time.monotonic()
-            self._cached = {
-                uuid: entry
-                for uuid, entry in self._cached.items()
-                if entry[0] > now
-            }
-            self._cached[cluster.uuid] = (
-                now + self._ttl_s,
-                project_id,
-                cluster,
-            )
         return cluster
 
     def _find_cached(

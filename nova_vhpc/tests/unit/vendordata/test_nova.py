@@ -166,3 +166,25 @@ class NovaTest(base.TestCase):
         self.assertEqual(
             [0, None], [member.uplink_nic for member in cluster.members]
         )
+
+    def test_answer_of_another_shape_is_an_error_of_nova(self):
+        server = {'server': _server(1, workload='parallel')}
+        group = {'server_group': {'id': 'g', 'name': 'g', 'members': [1]}}
+        for bodies in (
+            *([body] for body in (None, [], 'x', 7, {}, {'server': None})),
+            [{'server': {'tenant_id': fakes.PROJECT, 'flavor': 'x'}}],
+            [server, {'server_group': []}],
+            [server, group, {'aggregates': [None]}],
+            [server, group, {'aggregates': []}, {}],
+        ):
+            answers = iter(bodies)
+            client = mock.Mock()
+            client.get.side_effect = lambda *_, **__: mock.Mock(
+                status_code=200,
+                json=lambda: next(answers),  # noqa: B023
+            )
+            source = nova_api.NovaClusterSource(client, ttl_s=60)
+            error = self.assertRaises(
+                RuntimeError, source.cluster, fakes.uuid(1), fakes.PROJECT
+            )
+            self.assertIn('cannot be read', str(error))
