@@ -102,6 +102,8 @@ class VendordataCase(cloud.CloudCase):
             'cache_seconds = 0\n'
             '[keystone_authtoken]\n'
             'www_authenticate_uri = http://127.0.0.1:9/identity\n'
+            'auth_type = password\nauth_url = http://127.0.0.1:9/identity\n'
+            'username = nova-vhpc\npassword = x\n'
         )
         return vendordata.load(['--config-file', str(file)])
 
