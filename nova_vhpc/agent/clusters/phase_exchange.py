@@ -28,7 +28,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent import periodic
-from nova_vhpc.agent.clusters import bus, bus_health, protocol
+from nova_vhpc.agent.clusters import bus, bus_health, membership, protocol
 from nova_vhpc.agent.rpc import control as control_rpc
 from nova_vhpc.agent.rpc.transport import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
@@ -96,6 +96,7 @@ class PhaseExchange:
         self._sent = 0
         self._received = 0
         self._other_agent_us: int | None = None
+        self._limit_detail = ''
 
     def start(self) -> None:
         """Start, unless the option is off or there is no ``transport_url``."""
@@ -187,7 +188,11 @@ class PhaseExchange:
 
     def _detail(self, now_us: int) -> str:
         """Return what is wrong, the cause before its consequences."""
-        details = [self._health.detail, self._other_agent(now_us)]
+        details = [
+            self._health.detail,
+            self._other_agent(now_us),
+            self._limit_detail,
+        ]
         if self._bus is not None:
             details.insert(0, self._bus.detail)
         if self._control_server is not None:
@@ -272,6 +277,7 @@ class PhaseExchange:
             if decisions is None:
                 # Only a controller that decides may renew the statements.
                 return outbox
+            decisions = self._limited(decisions)
             for cluster, statement in decisions.items():
                 if not self._options.share_min_slice:
                     statement = ClusterPlan(statement.phase)
@@ -297,6 +303,25 @@ class PhaseExchange:
                     if message is not None:
                         outbox.append(message)
         return outbox
+
+    def _limited(
+        self, decisions: Mapping[str, ClusterPlan]
+    ) -> Mapping[str, ClusterPlan]:
+        """Leave out clusters of projects that name too many."""
+        chosen, greedy = membership.exchanged(decisions, self._states)
+        detail = ''
+        if greedy:
+            detail = (
+                f'projects {", ".join(sorted(greedy))} have more than '
+                f'{membership.MAX_NAMED_CLUSTERS} clusters on this host by '
+                f'{membership.METADATA_KEY}; each host decides by itself '
+                'about the others'
+            )
+        if detail != self._limit_detail:
+            self._limit_detail = detail
+            if detail:
+                LOG.warning('Phases are not exchanged: %s', detail)
+        return {cluster: decisions[cluster] for cluster in chosen}
 
     def _mark_unsent(self, messages: list[protocol.Message]) -> None:
         with self._lock:

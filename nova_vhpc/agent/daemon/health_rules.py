@@ -248,6 +248,13 @@ def _groups(document: health.Document) -> health.PartHealth:
             groups['file_problem'],
             'mend the file; it is read again by itself',
         )
+    if state == 'fresh' and detail:
+        return health.PartHealth(
+            health.State.DEGRADED,
+            f'changes of groups are noticed late: {detail}',
+            'check [vhpc_nova]notifications and notification_exchange, and '
+            '[notifications] of nova.conf',
+        )
     if state == 'starting':
         return health.STARTING
     if (
@@ -294,6 +301,12 @@ def _bus(document: health.Document) -> health.PartHealth:
             f'the message bus is away: {peers.get("detail")}; each host '
             'decides by itself',
             'check the broker and transport_url',
+        )
+    if state == 'up' and peers.get('detail'):
+        return health.PartHealth(
+            health.State.DEGRADED,
+            f'phases are not exchanged for all clusters: {peers["detail"]}',
+            'see "What the broker holds" in the guide on clusters and peers',
         )
     return {'off': health.OFF, 'starting': health.STARTING}.get(
         state, health.OK

@@ -21,7 +21,7 @@ import fixtures
 import prometheus_client
 from oslotest import base
 
-from nova_vhpc.agent.clusters import phase_exchange
+from nova_vhpc.agent.clusters import membership, phase_exchange
 from nova_vhpc.agent.daemon import metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
@@ -101,6 +101,23 @@ class PhaseExchangeTest(base.BaseTestCase):
                 )
             )
         self.assertIn(f'uses the name {host}', log.output)
+
+    def test_project_that_names_too_many_clusters_is_reported(self) -> None:
+        agent = self.agent('a')
+        most = membership.MAX_NAMED_CLUSTERS
+        agent.phase_exchange.start()
+        agent.phase_exchange.publish(
+            {f'p/c{number}': agents.QUIET for number in range(most + 1)}
+        )
+        self.assertTrue(
+            agents.wait_for(
+                lambda: (
+                    f'projects p have more than {most} clusters'
+                    in agent.phase_exchange.status()['detail']
+                )
+            )
+        )
+        self.assertEqual(most, len(agent.phase_exchange.views()))
 
     def test_status_and_metrics_have_the_state_of_the_bus(self) -> None:
         agent = self.agent('a')

@@ -271,8 +271,17 @@ class HealthRulesTest(base.BaseTestCase):
             ({'state': 'off'}, 'off'),
             ({'state': 'starting'}, 'starting'),
             ({'state': 'down', 'detail': 'refused'}, 'degraded'),
+            ({'state': 'up', 'detail': 'another agent'}, 'degraded'),
         ):
             self.assert_part('bus', state, document(peers=peers))
+
+    def test_notifications_that_do_not_arrive_are_not_healthy(self) -> None:
+        self.assert_part(
+            'groups',
+            'degraded',
+            document(groups={'detail': 'no exchange nova'}),
+            'no exchange nova',
+        )
 
     def test_metrics_port_in_use_is_not_healthy(self) -> None:
         for metrics, state in (

@@ -35,7 +35,10 @@ class HealthWatchTest(base.BaseTestCase):
         self.now_s += after_s
         judged = self.watch.judge(
             test_health_rules.document(
-                peers={'state': peers, 'detail': 'refused'}
+                peers={
+                    'state': peers,
+                    'detail': 'refused' if peers == 'down' else '',
+                }
             )
         )
         self.watch.log_changes()
