@@ -87,6 +87,22 @@ class PlacementClient:
                 if provider.get('parent_provider_uuid') == root
             }
 
+    def separate(self, root: str) -> frozenset[str]:
+        """Return the UUIDs of a tree's uplinks of bridges for one guest."""
+        trait = model.TRAIT_SEPARATE
+        url = f'/resource_providers?in_tree={root}&required={trait}'
+        try:
+            with self._answer(url) as body:
+                return frozenset(
+                    str(provider['uuid'])
+                    for provider in body['resource_providers']
+                )
+        except PlacementError as error:
+            # Placement refuses a trait that no agent has created yet.
+            if f'No such trait(s): {trait}' not in str(error):
+                raise
+            return frozenset()
+
     def tree_of_root(self, root: str) -> dict[str, str]:
         """Return the names of a root provider and all below it, by UUID.
 
@@ -147,12 +163,11 @@ class PlacementClient:
 
     def put_inventories(
         self, uuid: str, generation: int, inventories: Inventories
-    ) -> None:
-        """Replace a provider's inventories."""
+    ) -> int:
+        """Replace a provider's inventories; return its new generation."""
         for name in inventories:
             self._ensure('resource_classes', name)
-        self._call(
-            'PUT',
+        return self._put(
             f'/resource_providers/{uuid}/inventories',
             {
                 'resource_provider_generation': generation,
@@ -170,8 +185,8 @@ class PlacementClient:
 
     def put_traits(
         self, uuid: str, generation: int, traits: Collection[str]
-    ) -> None:
-        """Replace a provider's traits."""
+    ) -> int:
+        """Replace a provider's traits; return its new generation."""
         # Placement refuses a query with a trait that does not exist yet. The
         # filter queries both kinds of bridge, and flavors may name any trait
         # of ours, so all are created.
@@ -179,8 +194,7 @@ class PlacementClient:
         for name in sorted(kinds | set(traits)):
             if name.startswith('CUSTOM_'):
                 self._ensure('traits', name)
-        self._call(
-            'PUT',
+        return self._put(
             f'/resource_providers/{uuid}/traits',
             {
                 'resource_provider_generation': generation,
@@ -224,19 +238,27 @@ class PlacementClient:
             self._call('PUT', f'/{collection}/{name}')
             self._known.add(name)
 
+    def _put(self, url: str, body: Mapping[str, Any]) -> int:
+        """Send a PUT request; return the provider's new generation."""
+        with self._answer(url, 'PUT', body) as answer:
+            return int(answer['resource_provider_generation'])
+
     @contextlib.contextmanager
-    def _answer(self, url: str) -> Iterator[Any]:
-        """Give the decoded answer to a GET request to a block that reads it.
+    def _answer(
+        self, url: str, method: str = 'GET', request: Any = None
+    ) -> Iterator[Any]:
+        """Give the decoded answer to a request to a block that reads it.
 
         :raises PlacementError: the request failed, or the answer is not what
             Placement's API describes, as that of a proxy in between.
         """
-        response = self._call('GET', url)
+        response = self._call(method, url, request)
         try:
             yield response.json()
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise PlacementError(
-                f'GET {url}: the answer is not one of Placement ({error!r})'
+                f'{method} {url}: the answer is not one of Placement '
+                f'({error!r})'
             ) from None
 
     def _call(

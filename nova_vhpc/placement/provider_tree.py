@@ -34,6 +34,10 @@ class NoRootError(api.PlacementError):
     """nova-compute has not created the compute node's provider yet."""
 
 
+class ChangedError(api.ConflictError):
+    """A provider has changed since it was read, as by a server's claim."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """The state that a provider must get."""
@@ -95,6 +99,48 @@ class Providers:
         """
         self._retry(self._sync, uuid, wanted)
 
+    def write(
+        self,
+        uuid: str,
+        wanted: Wanted,
+        generation: int,
+        inventories: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Write what differs, unless the provider has changed since a read.
+
+        Traits of others are kept.
+
+        :param generation: generation of the provider when it was read.
+        :param inventories: inventories of the provider when it was read.
+        :raises ChangedError: the provider has changed since, as by a claim.
+        """
+        now, traits = self._client.traits(uuid)
+        if now != generation:
+            raise ChangedError(f'{wanted.name} was changed meanwhile')
+        new_traits = wanted.traits | _others(traits)
+
+        def put_inventories(generation: int) -> int:
+            if _same(inventories, wanted.inventories):
+                return generation
+            return self._client.put_inventories(
+                uuid, generation, wanted.inventories
+            )
+
+        def put_traits(generation: int) -> int:
+            if traits == new_traits:
+                return generation
+            return self._client.put_traits(uuid, generation, new_traits)
+
+        steps = [put_inventories, put_traits]
+        if model.TRAIT_SHARED in wanted.traits:
+            # Else a server could claim one of many slots for itself alone.
+            steps.reverse()
+        try:
+            for step in steps:
+                generation = step(generation)
+        except api.ConflictError as error:
+            raise ChangedError(str(error)) from error
+
     def empty(self, uuid: str) -> bool:
         """Remove a provider's inventories and our traits.
 
@@ -123,9 +169,9 @@ class Providers:
         if not _same(inventories, wanted.inventories):
             self._client.put_inventories(uuid, generation, wanted.inventories)
         generation, traits = self._client.traits(uuid)
-        others = {t for t in traits if not t.startswith(_OUR_TRAITS)}
-        if traits != wanted.traits | others:
-            self._client.put_traits(uuid, generation, wanted.traits | others)
+        new_traits = wanted.traits | _others(traits)
+        if traits != new_traits:
+            self._client.put_traits(uuid, generation, new_traits)
 
     def _reserve(self, uuid: str) -> None:
         generation, inventories = self._client.inventories(uuid)
@@ -153,6 +199,10 @@ class Providers:
         ):
             with attempt:
                 call(*args)
+
+
+def _others(traits: frozenset[str]) -> frozenset[str]:
+    return frozenset(t for t in traits if not t.startswith(_OUR_TRAITS))
 
 
 def _same(

@@ -20,15 +20,17 @@ only its trait ``CUSTOM_VHPC_HOST`` is changed.
 
 import collections
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tenacity
+
 from nova_vhpc.placement import client as api
-from nova_vhpc.placement import provider_tree
+from nova_vhpc.placement import held_slots, provider_tree
 from nova_vhpc.topology import model
 
 _PLAIN = {'min_unit': 1, 'step_size': 1, 'allocation_ratio': 1.0}
-_NONE: Mapping[str, int] = {}
+_ATTEMPTS = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,38 +85,119 @@ class Publisher:
         :raises PlacementError: Placement is not reachable or refuses.
         """
         before = self._client.writes
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(provider_tree.ChangedError),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random(0, 0.1),
+            reraise=True,
+        ):
+            with attempt:
+                published = self._publish(topology, stamp)
+        return dataclasses.replace(
+            published, writes=self._client.writes - before
+        )
+
+    def _publish(self, topology: model.HostTopology, stamp: int) -> Published:
+        """Publish once.
+
+        :raises provider_tree.ChangedError: a server has claimed an uplink
+            after the claims were read.
+        """
         root, node = self._node.root()
         children = self._children(node, root)
-        wanted = _wanted(node, topology, stamp)
+        uplinks = {
+            model.provider_uuid(node, uplink.bridge, uplink.nic): uplink
+            for uplink in topology.uplinks
+        }
+        marker = model.marker_uuid(node)
         # Before the other providers are written: a remaining claim takes a
         # slot of the present uplinks of the same bridge.
         reserved = {
             name: uuid
             for uuid, name in sorted(children.items(), key=lambda c: c[1])
-            if uuid not in wanted
+            if uuid not in uplinks
+            and uuid != marker
             and provider_tree.is_ours(node, uuid, name)
             and not self._node.empty(uuid)
         }
-        if reserved:
-            held = collections.Counter[str]()
-            for name, uuid in reserved.items():
-                held[name.rsplit(':', 2)[1]] += self._client.claims(uuid)
-            taken = self._taken(node, topology, children, held)
-            wanted = _wanted(node, topology, stamp, taken)
-        for uuid, provider in wanted.items():
-            if uuid not in children:
-                self._create(uuid, provider.name, root)
-            self._node.sync(uuid, provider)
+        # Generations before claims: a claim in between is noticed.
+        found = {
+            uuid: self._client.inventories(uuid)
+            for uuid in uplinks
+            if uuid in children
+        }
+        published = self._published(
+            node, root, children, uplinks, frozenset(reserved.values())
+        )
+        wanted = {
+            model.provider_uuid(
+                node, offer.uplink.bridge, offer.uplink.nic
+            ): _wanted(node, offer)
+            for offer in held_slots.offers(topology.uplinks, published)
+        }
+        for uuid in sorted(wanted, key=lambda u: _grows(wanted[u], found, u)):
+            if uuid in found:
+                self._node.write(uuid, wanted[uuid], *found[uuid])
+            else:
+                self._create(uuid, wanted[uuid].name, root)
+                self._node.sync(uuid, wanted[uuid])
         self._node.mark_root(root, True)
-        marker = model.marker_name(node)
+        # Last: the stamp says that all else was written.
+        if marker not in children:
+            self._create(marker, model.marker_name(node), root)
+        self._node.sync(
+            marker,
+            provider_tree.Wanted(
+                model.marker_name(node),
+                {model.STAMP: _inventory(stamp)},
+                frozenset(),
+            ),
+        )
         return Published(
             node=node,
-            providers=tuple(
-                sorted(p.name for p in wanted.values() if p.name != marker)
-            ),
+            providers=tuple(sorted(p.name for p in wanted.values())),
             reserved=tuple(reserved),
-            writes=self._client.writes - before,
+            writes=0,
         )
+
+    def _published(
+        self,
+        node: str,
+        root: str,
+        children: Mapping[str, str],
+        uplinks: Mapping[str, model.Uplink],
+        reserved: frozenset[str],
+    ) -> list[held_slots.Published]:
+        """Return our uplinks in Placement, with claims where they matter.
+
+        Claims of a present uplink matter if its bridge has several uplinks,
+        or guests of vanished ones, or was for one guest.
+
+        :param reserved: UUIDs of vanished uplinks with claims.
+        """
+        separate: frozenset[str] = frozenset()
+        if any(
+            uplink.kind is model.BridgeKind.SHARED
+            for uplink in uplinks.values()
+        ):
+            separate = self._client.separate(root)
+        on_bridge = collections.Counter(u.bridge for u in uplinks.values())
+        published = []
+        for uuid, name in children.items():
+            if uuid == model.marker_uuid(node) or not provider_tree.is_ours(
+                node, uuid, name
+            ):
+                continue
+            bridge, nic = name.rsplit(':', 2)[1:]
+            claims = 0
+            if uuid in reserved | separate or (
+                uuid in uplinks and (reserved or on_bridge[bridge] > 1)
+            ):
+                claims = self._client.claims(uuid)
+            published.append(
+                held_slots.Published(bridge, nic, claims, uuid in separate)
+            )
+        return published
 
     def node(self) -> str:
         """Return the name of the compute node's root provider.
@@ -140,40 +223,6 @@ class Publisher:
                 children[uuid] = name
         return children
 
-    def _taken(
-        self,
-        node: str,
-        topology: model.HostTopology,
-        children: Collection[str],
-        held: Mapping[str, int],
-    ) -> dict[str, int]:
-        """Return the slots, by uplink, to reserve for claims of vanished ones.
-
-        If a bridge has several uplinks, free slots are reserved first:
-        reserving a claimed slot keeps no further guest away.
-
-        :param held: number of claims of vanished uplinks, by bridge. Their
-            guests are still on the bridge, whatever its NIC is called now.
-        """
-        remaining = dict(held)
-        bridges: dict[str, str] = {}
-        slots: dict[str, int] = {}
-        free: dict[str, int] = {}
-        for uplink in topology.uplinks:
-            if remaining.get(uplink.bridge):
-                uuid = model.provider_uuid(node, uplink.bridge, uplink.nic)
-                own = self._client.claims(uuid) if uuid in children else 0
-                bridges[uuid] = uplink.bridge
-                slots[uuid] = uplink.slots
-                free[uuid] = max(0, uplink.slots - own)
-        taken = dict.fromkeys(bridges, 0)
-        for available in (free, slots):
-            for uuid, bridge in bridges.items():
-                more = min(available[uuid] - taken[uuid], remaining[bridge])
-                taken[uuid] += more
-                remaining[bridge] -= more
-        return taken
-
     def _create(self, uuid: str, name: str, root: str) -> None:
         try:
             self._client.create(uuid, name, root)
@@ -184,40 +233,40 @@ class Publisher:
                 raise
 
 
-def _wanted(
-    node: str,
-    topology: model.HostTopology,
-    stamp: int,
-    taken: Mapping[str, int] = _NONE,
-) -> dict[str, provider_tree.Wanted]:
-    """Return the wanted providers by UUID.
-
-    The marker is last: its stamp is to be written after all else.
-
-    :param taken: number of slots to reserve, by UUID of the uplink.
-    """
-    wanted = {}
-    for uplink in topology.uplinks:
-        mbps = max(1, uplink.mbps)
-        name = (node, uplink.bridge, uplink.nic)
-        uuid = model.provider_uuid(*name)
-        wanted[uuid] = provider_tree.Wanted(
-            model.provider_name(*name),
-            {
-                model.UPLINK: _inventory(
-                    uplink.slots,
-                    taken.get(uuid, 0) if uplink.up else uplink.slots,
-                ),
-                model.MBPS: _inventory(mbps, 0 if uplink.up else mbps),
-            },
-            _traits(uplink),
-        )
-    wanted[model.marker_uuid(node)] = provider_tree.Wanted(
-        model.marker_name(node),
-        {model.STAMP: _inventory(stamp)},
-        frozenset(),
+def _wanted(node: str, offer: held_slots.Offer) -> provider_tree.Wanted:
+    uplink = offer.uplink
+    mbps = max(1, uplink.mbps)
+    return provider_tree.Wanted(
+        model.provider_name(node, uplink.bridge, uplink.nic),
+        {
+            model.UPLINK: _inventory(
+                uplink.slots, offer.reserved if uplink.up else uplink.slots
+            ),
+            model.MBPS: _inventory(mbps, 0 if uplink.up else mbps),
+        },
+        _traits(uplink),
     )
-    return wanted
+
+
+def _grows(
+    wanted: provider_tree.Wanted,
+    found: Mapping[str, tuple[int, Mapping[str, Any]]],
+    uuid: str,
+) -> bool:
+    """Return whether an uplink will offer more slots than before.
+
+    Such ones are written last: if publishing ends early, no slot is offered
+    by two uplinks.
+    """
+    _, inventories = found.get(uuid, (0, {}))
+    before, after = (
+        slots['total'] - slots['reserved']
+        for slots in (
+            inventories.get(model.UPLINK, _inventory(0)),
+            wanted.inventories[model.UPLINK],
+        )
+    )
+    return bool(after > before)
 
 
 def _inventory(total: int, reserved: int = 0) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def fit(
             continue
         if not uplink.up:
             problems.append(
-                f"{uplink} is held for the guest of the bridge's former NIC"
+                f'{uplink} is held for guests that were on the bridge before '
+                'its NIC or kind changed'
                 if uplink.mbps
                 else f'the link of {uplink} is down'
             )

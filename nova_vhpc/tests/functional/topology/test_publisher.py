@@ -303,6 +303,42 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(dataclasses.replace(A, slots=1)), 77)
         self.assertEqual(1, self.inventory(A, model.UPLINK)['total'])
 
+    def test_claims_beyond_lowered_slots_take_those_of_the_bridge(
+        self,
+    ) -> None:
+        other = dataclasses.replace(A, nic='eth9')
+        self.publisher.publish(topology(A, other), 77)
+        for _ in range(3):
+            self.claim(self.uuid(A))
+        fewer = [dataclasses.replace(u, slots=2) for u in (A, other)]
+        for _ in range(2):
+            published = self.publisher.publish(topology(*fewer), 77)
+            # Three guests share four slots of the bridge.
+            self.assertEqual(
+                1, self.inventory(other, model.UPLINK)['reserved']
+            )
+        self.assertEqual(0, published.writes)
+
+    def test_bridge_of_one_guest_is_shared_only_when_it_has_left(
+        self,
+    ) -> None:
+        self.publisher.publish(topology(B), 77)
+        guest = self.claim(self.uuid(B))
+        shared = dataclasses.replace(B, kind=model.BridgeKind.SHARED, slots=8)
+        for _ in range(2):
+            published = self.publisher.publish(topology(shared), 77)
+            self.assertIn(
+                model.TRAIT_SEPARATE, self.client.traits(self.uuid(B))[1]
+            )
+            slots = self.inventory(B, model.UPLINK)
+            self.assertEqual((1, 1), (slots['total'], slots['reserved']))
+        self.assertEqual(0, published.writes)
+        self.nova('DELETE', f'/allocations/{guest}')
+        self.publisher.publish(topology(shared), 77)
+        self.assertIn(model.TRAIT_SHARED, self.client.traits(self.uuid(B))[1])
+        slots = self.inventory(B, model.UPLINK)
+        self.assertEqual((8, 0), (slots['total'], slots['reserved']))
+
     def test_foreign_providers_and_inventories_are_kept(self) -> None:
         other = str(uuid.uuid4())
         self.nova(
@@ -382,6 +418,30 @@ class ConcurrencyTest(PlacementCase):
         self.assertEqual(0, client.conflicts)
         self.assertEqual(4, self.inventory(A, model.UPLINK)['total'])
         self.assertIn(model.TRAIT_HOST, self.client.traits(self.root_uuid)[1])
+
+    def test_claim_between_read_and_write_is_counted(self) -> None:
+        """A separate bridge gets a guest while it is to become shared."""
+        publisher.Publisher(self.client, ['cn1']).publish(topology(B), 77)
+        outer = self
+
+        class ServerClaims(placement_client.PlacementClient):
+            done = False
+
+            def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+                found = super().traits(uuid)
+                if uuid == outer.uuid(B) and not self.done:
+                    self.done = True
+                    outer.claim(uuid)
+                return found
+
+        shared = dataclasses.replace(B, kind=model.BridgeKind.SHARED, slots=8)
+        publisher.Publisher(ServerClaims(self.adapter()), ['cn1']).publish(
+            topology(shared), 77
+        )
+        self.assertIn(
+            model.TRAIT_SEPARATE, self.client.traits(self.uuid(B))[1]
+        )
+        self.assertEqual(1, self.inventory(B, model.UPLINK)['total'])
 
     def test_endless_conflicts_raise_an_error(self) -> None:
         client = ConflictingClient(self.adapter())

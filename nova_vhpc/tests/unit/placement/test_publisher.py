@@ -50,14 +50,18 @@ class Placement:
     def inventories(self, uuid: str) -> tuple[int, dict[str, Any]]:
         return 0, self.kept[uuid]
 
-    def put_inventories(self, uuid: str, generation: int, new: Any) -> None:
+    def put_inventories(self, uuid: str, generation: int, new: Any) -> int:
         self.kept[uuid] = dict(new)
+        return generation
 
     def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         return 0, frozenset()
 
-    def put_traits(self, *anything: object) -> None:
-        pass
+    def put_traits(self, uuid: str, generation: int, new: Any) -> int:
+        return generation
+
+    def separate(self, root: str) -> frozenset[str]:
+        return frozenset()
 
 
 def uplink(nic: str) -> model.Uplink:

@@ -89,7 +89,7 @@ class FitTest(base.BaseTestCase):
         reason = self.fit(
             'separate', uplink(network_fit.SEPARATE, 'br2', 'bond0', slots=0)
         ).reason
-        self.assertIn('NIC bond0 on bridge br2 is held for the guest', reason)
+        self.assertIn('NIC bond0 on bridge br2 is held for guests', reason)
 
     def test_fastest_uplink_is_first(self):
         fast = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=10000)
