@@ -23,7 +23,9 @@ from nova_vhpc.agent.clusters import notifications
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.agent.rpc.transport import register_unregistered_opts
 from nova_vhpc.conf import nova_api
+from nova_vhpc.testbed.rabbitmq import CTL_S
 from nova_vhpc.tests.functional import rabbitmq
+from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 
 class OtherConsumer:
@@ -43,7 +45,8 @@ class OtherConsumer:
 class GroupNotificationsTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.url = self.useFixture(rabbitmq.RabbitMQFixture()).url
+        fixture = self.useFixture(rabbitmq.RabbitMQFixture())
+        self.broker, self.url = fixture.broker, fixture.url
         self.conf = cfg.ConfigOpts()
         nova_api.register_opts(self.conf)
         register_unregistered_opts(self.conf)
@@ -55,6 +58,53 @@ class GroupNotificationsTest(base.BaseTestCase):
         )
         self.addCleanup(self.transport.cleanup)
         self.conf.set_override('transport_url', self.url)
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the broker's queues or exchanges."""
+        text = self.broker.ctl(f'list_{kind}', 'name', '--no-table-headers')
+        return text.split()
+
+    def test_agent_waits_for_novas_exchange_and_leaves_no_queue(self) -> None:
+        made = notifications.GroupNotifications(
+            self.conf, 'host0', lambda: None
+        )
+        made.start()
+        self.addCleanup(made.stop)
+        wait_for = peer_agents.wait_for
+        self.assertTrue(
+            wait_for(lambda: "no exchange 'nova'" in made.detail, 120)
+        )
+        self.assertNotIn('nova', self.names('exchanges'))
+        # Nova, and an agent of the version before, whose queue is named so.
+        for pool in (None, 'nova-vhpc-agent.host0'):
+            listener = messaging.get_notification_listener(
+                self.transport,
+                [messaging.Target(topic=notifications.TOPIC, exchange='nova')],
+                [OtherConsumer()],
+                pool=pool,
+            )
+            listener.start()
+            if pool is None:
+                self.assertTrue(made.listening.wait(120))
+                made.stop()
+            listener.stop()
+            listener.wait()
+        self.assertTrue(
+            wait_for(
+                lambda: (
+                    [f'{notifications.TOPIC}.info', 'nova-vhpc-agent.host0']
+                    == sorted(self.names('queues'), reverse=True)
+                ),
+                2 * CTL_S,
+            )
+        )
+        again = notifications.GroupNotifications(
+            self.conf, 'host0', lambda: None
+        )
+        again.start()
+        self.addCleanup(again.stop)
+        self.assertTrue(again.listening.wait(120))
+        self.assertNotIn('nova-vhpc-agent.host0', self.names('queues'))
 
     def test_each_agent_and_the_other_consumer_get_each_notification(
         self,

@@ -19,6 +19,7 @@ from typing import Any
 from nova_vhpc.agent.clusters import bus, protocol
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.testbed import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
@@ -34,6 +35,10 @@ KOLLA = {
     'rabbit_stream_fanout': True,
     'rabbit_qos_prefetch_count': 1,
 }
+
+
+CTL_S = 2 * rabbitmq.CTL_S
+"""Longest time until ``rabbitmqctl`` shows what has happened."""
 
 
 class OldAgent:
@@ -141,12 +146,14 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         old = OldAgent(self.broker.url, 'old')
         old.start()
         new = self.agent('new').start(c1=IO)
-        self.wait_for(lambda: 'new' in old.heard, 60)
+        self.wait_for(lambda: 'new' in old.heard, 120)
         self.assertFalse(new.io('none'))
         new.say(c1=QUIET)
-        self.wait_for(lambda: new.listens('c1'))
-        self.wait_for(lambda: old.say_io('c1') or new.io('c1'))
-        client = control.ControlClient(agents.make_conf(self.broker.url))
+        self.wait_for(lambda: new.listens('c1'), 120)
+        self.wait_for(lambda: old.say_io('c1') or new.io('c1'), 120)
+        client = control.ControlClient(
+            agents.make_conf(self.broker.url, call_timeout=60.0)
+        )
         self.addCleanup(client.close)
         for host in ('old', 'new'):
             self.assertEqual({'vms': ['x']}, client.call(host, 'status'))
@@ -164,7 +171,8 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             lambda: (
                 'rabbit_transient_quorum_queue'
                 in agent.phase_exchange.status()['detail']
-            )
+            ),
+            120,
         )
 
     def check_setting(self, rabbit: dict[str, object], left: set[str]) -> None:
@@ -172,11 +180,11 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         a = self.agent_with('a', rabbit).start(c1=QUIET, c2=QUIET)
         b = self.agent_with('b', rabbit).start(c1=QUIET)
         for agent in (a, b):
-            self.wait_for(lambda agent=agent: agent.listens('c1'))
+            self.wait_for(lambda agent=agent: agent.listens('c1'), 120)
             self.wait_for_state('up', agent)
         a.say(c1=IO, c2=QUIET)
-        self.wait_for(lambda: b.io('c1'))
-        conf = agents.make_conf(self.broker.url)
+        self.wait_for(lambda: b.io('c1'), 120)
+        conf = agents.make_conf(self.broker.url, call_timeout=60.0)
         for name, value in rabbit.items():
             conf.set_override(name, value, 'oslo_messaging_rabbit')
         client = control.ControlClient(conf)
@@ -190,14 +198,16 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
 
         # A cluster that is gone.
         a.say(c1=IO)
-        self.wait_for(lambda: 'vhpc.peers.c2_fanout' not in self.exchanges())
+        self.wait_for(
+            lambda: 'vhpc.peers.c2_fanout' not in self.exchanges(), CTL_S
+        )
         # An agent that is gone, and the product.
         a.stop()
-        self.wait_for(lambda: not b.io('c1'))
+        self.wait_for(lambda: not b.io('c1'), 120)
         b.stop()
         client.close()
-        self.wait_for(lambda: not self.queues())
-        self.wait_for(lambda: self.exchanges() <= left)
+        self.wait_for(lambda: not self.queues(), CTL_S)
+        self.wait_for(lambda: self.exchanges() <= left, CTL_S)
         self.forget_exchange()
 
     def forget_exchange(self) -> None:
