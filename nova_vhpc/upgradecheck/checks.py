@@ -86,20 +86,36 @@ def nova_version(version: str | None) -> Result:
 
 
 def placement(
-    hosts: int, stamps: Mapping[str, int], now_s: float, max_age_s: int
+    hosts: int,
+    stamps: Mapping[str, int],
+    now_s: float,
+    max_age_s: int,
+    cut_off: int = 0,
+    unseen: int = 0,
 ) -> Result:
-    """Check that the agents have published, and recently.
+    """Check that the agents have published, and that Nova sees all hosts.
 
     :param hosts: number of resource providers with ``CUSTOM_VHPC_HOST``.
     :param stamps: by host, the time stamp of its marker provider, in minutes.
     :param now_s: present time, in seconds since the epoch.
     :param max_age_s: ``[vhpc_scheduler]topology_max_age``, in seconds; 0 for
         no limit.
+    :param cut_off: number of hosts that published, but that Placement leaves
+        out of its answer.
+    :param unseen: number of hosts with free uplinks that Nova does not see if
+        a server is in no server group.
     """
     if hosts == 0:
         return warning(
             'Placement answers, but no host has the trait '
             f'{model.TRAIT_HOST}: no agent has published its uplinks yet.'
+        )
+    if cut_off:
+        return warning(
+            f'Placement leaves {cut_off} of {hosts} hosts out of its answer, '
+            'so nova-scheduler takes them for hosts without an agent. Set '
+            '[placement] max_allocation_candidates in placement.conf to -1, '
+            'or to more than the number of compute hosts.'
         )
     limit = model.stamp(now_s - max_age_s)
     stale = sorted(
@@ -112,6 +128,14 @@ def placement(
             f'{len(stale)} of {hosts} hosts have published nothing for '
             f'{max_age_s} s ({named or "none"}), and {max(silent, 0)} '
             'no stamp at all. Check nova-vhpc-agent on these hosts.'
+        )
+    if unseen:
+        return warning(
+            f'{unseen} hosts have free uplinks that Nova does not see if a '
+            'server is in no server group: it asks for [scheduler] '
+            'max_placement_results candidates only, and there is one for '
+            'each free uplink. Raise it above their number, or boot clusters '
+            'with a server group.'
         )
     return success(f'{hosts} hosts, all fresh.')
 

@@ -22,8 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from keystoneauth1 import adapter, loading
-from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
@@ -35,9 +34,11 @@ from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.linux import cgroup, tick
 from nova_vhpc.topology import model
-from nova_vhpc.upgradecheck import checks, scheduler_checks
-
-_MICROVERSION = '1.39'
+from nova_vhpc.upgradecheck import (
+    checks,
+    placement_facts,
+    scheduler_checks,
+)
 
 _HOOK = Path('/etc/libvirt/hooks/qemu.d/nova-vhpc')
 
@@ -109,23 +110,33 @@ class Checks(upgradecheck.UpgradeCommands):
             client = loading.load_adapter_from_conf_options(
                 self._conf, group, session=session
             )
-            hosts = _providers(
+            hosts = placement_facts.providers(
                 client, f'required={model.TRAIT_HOST}', model.TRAIT_HOST
             )
             # Without hosts no stamp could be stale.
-            markers = hosts and _providers(
+            markers = hosts and placement_facts.providers(
                 client, f'resources={model.STAMP}:1', model.STAMP
             )
-            stamps = _stamps(client, markers) if markers else {}
+            summaries = placement_facts.summaries(client) if markers else {}
+            unseen = 0
+            if 'scheduler' in self._conf:
+                unseen = placement_facts.unseen_hosts(
+                    client,
+                    summaries,
+                    self._conf.scheduler.max_placement_results,
+                )
         except Exception as error:
             # keystoneauth raises many kinds: a bare exception for a missing
             # password, an OSError for a missing file of certificates.
             return checks.placement_away(str(error) or type(error).__name__)
+        stamps = placement_facts.stamps(markers, summaries)
         return checks.placement(
             len(hosts),
             stamps,
             time.time(),
             self._conf.vhpc_scheduler.topology_max_age,
+            len(markers) - len(stamps),
+            unseen,
         )
 
     def _check_libvirt(self) -> checks.Result:
@@ -271,50 +282,6 @@ def hook(script: Path) -> tuple[str | None, bool]:
     return match[1], os.access(script, os.X_OK) and os.access(
         match[1], os.X_OK
     )
-
-
-def _providers(
-    client: adapter.Adapter, query: str, name: str
-) -> list[dict[str, Any]]:
-    """Return the resource providers with a trait or resource class of ours.
-
-    Placement refuses an unknown name. The first agent that publishes creates
-    it, so until then there are no such providers.
-
-    :param query: query string for ``/resource_providers``.
-    :param name: name of the trait or resource class.
-    """
-    try:
-        providers: list[dict[str, Any]] = client.get(
-            f'/resource_providers?{query}', microversion=_MICROVERSION
-        ).json()['resource_providers']
-    except ks_exceptions.BadRequest as error:
-        # keystoneauth leaves Placement's message in the response.
-        text = str(error)
-        if error.response is not None:
-            text += error.response.text
-        if 'No such' not in text or name not in text:
-            raise
-        return []
-    return providers
-
-
-def _stamps(
-    client: adapter.Adapter, markers: list[dict[str, Any]]
-) -> dict[str, int]:
-    """Return the stamps of marker providers by host, with a single request."""
-    summaries = client.get(
-        f'/allocation_candidates?resources={model.STAMP}:1',
-        microversion=_MICROVERSION,
-    ).json()['provider_summaries']
-    return {
-        marker['name'].removesuffix(':vhpc'): summaries[marker['uuid']][
-            'resources'
-        ][model.STAMP]['capacity']
-        for marker in markers
-        # A provider may have been deleted since.
-        if marker['uuid'] in summaries
-    }
 
 
 def _version(package: str) -> str | None:

@@ -37,13 +37,14 @@ class PlacementTest(base.TestCase):
         super().setUp()
         self.placement = self.useFixture(placement_fixture.PlacementFixture())
 
-    def check(self):
+    def check(self, scheduler=''):
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
             '[placement]\n'
             'auth_type = admin_token\n'
             'token = admin\n'
             f'endpoint = {self.placement.endpoint}\n'
+            f'[scheduler]\n{scheduler}\n'
         )
         conf = status.make_conf()
         conf(['--config-file', str(file)], default_config_files=[])
@@ -57,8 +58,8 @@ class PlacementTest(base.TestCase):
         )
         self.assertIn('no agent has published', result.details)
 
-    def publish(self, node, stamp):
-        """Publish a compute node without uplinks."""
+    def publish(self, node, stamp, *uplinks):
+        """Publish a compute node and its uplinks."""
         loader = admin_token.AdminToken()
         auth = loader.load_from_options(
             endpoint=self.placement.endpoint, token='admin'
@@ -73,7 +74,16 @@ class PlacementTest(base.TestCase):
         )
         publisher.Publisher(
             placement_client.PlacementClient(client), [node]
-        ).publish(model.HostTopology(node), stamp)
+        ).publish(
+            model.HostTopology(
+                node,
+                tuple(
+                    model.Bridge(uplink.bridge, uplink.kind, (uplink,))
+                    for uplink in uplinks
+                ),
+            ),
+            stamp,
+        )
 
     def test_number_of_requests_does_not_grow_with_hosts(self):
         """The check may run on each of thousands of hosts."""
@@ -112,3 +122,49 @@ class PlacementTest(base.TestCase):
             upgradecheck.Code.FAILURE, result.code, result.details
         )
         self.assertIn('400', result.details)
+
+    def publish_uplinks(self, hosts):
+        """Publish hosts with two uplinks each."""
+        for number in range(hosts):
+            self.publish(
+                f'cn{number}',
+                model.stamp(time.time()),
+                *(
+                    model.Uplink(
+                        f'eth{nic}',
+                        f'br{nic}',
+                        model.BridgeKind.SEPARATE,
+                        1000,
+                    )
+                    for nic in range(2)
+                ),
+            )
+
+    def placement_option(self, name, value):
+        """Set an option of ``[placement]`` of Placement itself."""
+        self.placement.conf_fixture.config(**{name: value}, group='placement')
+
+    def test_hosts_that_placement_cuts_off_are_a_warning(self):
+        self.publish_uplinks(3)
+        self.placement_option('max_allocation_candidates', 2)
+        result = self.check()
+        self.assertEqual(
+            upgradecheck.Code.WARNING, result.code, result.details
+        )
+        self.assertIn('leaves 1 of 3 hosts out', result.details)
+
+    def test_hosts_that_nova_does_not_see_are_a_warning(self):
+        self.publish_uplinks(3)
+        # It makes no difference: Placement takes any of all candidates.
+        self.placement_option(
+            'allocation_candidates_generation_strategy', 'breadth-first'
+        )
+        result = self.check('max_placement_results = 2')
+        self.assertEqual(
+            upgradecheck.Code.WARNING, result.code, result.details
+        )
+        self.assertIn('max_placement_results', result.details)
+        result = self.check('max_placement_results = 6')
+        self.assertEqual(
+            upgradecheck.Code.SUCCESS, result.code, result.details
+        )

@@ -76,6 +76,19 @@ class ChecksTest(base.TestCase):
         self.assert_result(
             Code.SUCCESS, checks.placement(1, {'b': old}, now_s, 0)
         )
+        all_fresh = (3, dict.fromkeys('abc', fresh), now_s, 1200)
+        self.assert_result(
+            Code.WARNING,
+            checks.placement(*all_fresh, cut_off=1),
+            'leaves 1 of 3 hosts',
+            'max_allocation_candidates',
+        )
+        self.assert_result(
+            Code.WARNING,
+            checks.placement(*all_fresh, unseen=2),
+            '2 hosts',
+            'max_placement_results',
+        )
         self.assert_result(
             Code.FAILURE, checks.placement_away('refused'), 'refused'
         )
