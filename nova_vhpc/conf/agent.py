@@ -228,8 +228,9 @@ OPTS: list[Any] = [
         'metrics_port',
         type=types.Port(),
         default=9619,
-        help='TCP port of the Prometheus endpoint; 0 turns it off. Change it '
-        'if another program uses the port.',
+        help='TCP port of the Prometheus endpoint; 0 turns it off. Change it, '
+        'for example to 9620, if another program uses the port: meanwhile the '
+        'agent runs without metrics, and says so.',
     ),
     cfg.StrOpt(
         'status_socket_mode',

@@ -17,18 +17,13 @@ Pure: no network, no clock.
 """
 
 import dataclasses
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_vhpc.agent.clusters import protocol
 from nova_vhpc.flavor import extra_specs
 
 METADATA_KEY = 'vhpc:cluster'
-
-MAX_NAMED_CLUSTERS = 32
-"""Most clusters that one project can name on one host whose phases are
-exchanged with other hosts. A tenant could give each of its servers a cluster
-of its own; Nova's quota limits server groups only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,33 +105,6 @@ def clusters(
         if cluster is not None:
             cluster_by_server[membership.server] = cluster
     return cluster_by_server
-
-
-def exchanged(
-    named: Iterable[str], exchanged_before: Container[str]
-) -> tuple[set[str], set[str]]:
-    """Return the clusters whose phases are exchanged with other hosts.
-
-    :param named: all clusters with members on this host.
-    :param exchanged_before: clusters that keep their place.
-    :returns: these clusters, and the projects that have more than
-        :data:`MAX_NAMED_CLUSTERS`.
-    """
-    chosen: set[str] = set()
-    counts: dict[str, int] = {}
-    for cluster in sorted(
-        named, key=lambda name: (name not in exchanged_before, name)
-    ):
-        project, slash, _ = cluster.partition('/')
-        if slash:
-            counts[project] = counts.get(project, 0) + 1
-        if counts.get(project, 0) <= MAX_NAMED_CLUSTERS:
-            chosen.add(cluster)
-    return chosen, {
-        project
-        for project, count in counts.items()
-        if count > MAX_NAMED_CLUSTERS
-    }
 
 
 def read_file(content: Any) -> dict[str, str]:

@@ -28,7 +28,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent import periodic
-from nova_vhpc.agent.clusters import bus, bus_health, membership, protocol
+from nova_vhpc.agent.clusters import bus, bus_health, cluster_limit, protocol
 from nova_vhpc.agent.rpc import control as control_rpc
 from nova_vhpc.agent.rpc.transport import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
@@ -96,7 +96,7 @@ class PhaseExchange:
         self._sent = 0
         self._received = 0
         self._other_agent_us: int | None = None
-        self._limit_detail = ''
+        self._limit = cluster_limit.ClusterLimit()
 
     def start(self) -> None:
         """Start, unless the option is off or there is no ``transport_url``."""
@@ -191,7 +191,7 @@ class PhaseExchange:
         details = [
             self._health.detail,
             self._other_agent(now_us),
-            self._limit_detail,
+            self._limit.detail,
         ]
         if self._bus is not None:
             details.insert(0, self._bus.detail)
@@ -277,8 +277,9 @@ class PhaseExchange:
             if decisions is None:
                 # Only a controller that decides may renew the statements.
                 return outbox
-            decisions = self._limited(decisions)
-            for cluster, statement in decisions.items():
+            chosen = self._limit.choose(decisions, self._states)
+            for cluster in chosen:
+                statement = decisions[cluster]
                 if not self._options.share_min_slice:
                     statement = ClusterPlan(statement.phase)
                 self._absent_us.pop(cluster, None)
@@ -291,7 +292,7 @@ class PhaseExchange:
                 self._states[cluster] = state
                 if message is not None:
                     outbox.append(message)
-            for cluster in self._states.keys() - decisions.keys():
+            for cluster in self._states.keys() - chosen:
                 # A lease is kept, so that a restart of the only member does
                 # not delete the queue and declare it again.
                 since_us = self._absent_us.setdefault(cluster, now_us)
@@ -303,25 +304,6 @@ class PhaseExchange:
                     if message is not None:
                         outbox.append(message)
         return outbox
-
-    def _limited(
-        self, decisions: Mapping[str, ClusterPlan]
-    ) -> Mapping[str, ClusterPlan]:
-        """Leave out clusters of projects that name too many."""
-        chosen, greedy = membership.exchanged(decisions, self._states)
-        detail = ''
-        if greedy:
-            detail = (
-                f'projects {", ".join(sorted(greedy))} have more than '
-                f'{membership.MAX_NAMED_CLUSTERS} clusters on this host by '
-                f'{membership.METADATA_KEY}; each host decides by itself '
-                'about the others'
-            )
-        if detail != self._limit_detail:
-            self._limit_detail = detail
-            if detail:
-                LOG.warning('Phases are not exchanged: %s', detail)
-        return {cluster: decisions[cluster] for cluster in chosen}
 
     def _mark_unsent(self, messages: list[protocol.Message]) -> None:
         with self._lock:

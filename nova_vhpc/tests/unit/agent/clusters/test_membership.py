@@ -100,32 +100,6 @@ class ReadServerTest(base.BaseTestCase):
             membership.read_server(server(**fields))
 
 
-class ExchangedTest(base.BaseTestCase):
-    MOST = membership.MAX_NAMED_CLUSTERS
-
-    def test_named_clusters_of_one_project_are_limited(self) -> None:
-        invented = {f'p/c{number:03}' for number in range(self.MOST + 9)}
-        groups = {f'group{number}' for number in range(self.MOST + 9)}
-        others = {'q/c'}
-        chosen, greedy = membership.exchanged(
-            invented | groups | others, frozenset()
-        )
-        self.assertEqual({'p'}, greedy)
-        self.assertEqual(self.MOST, len(chosen & invented))
-        self.assertLessEqual(groups | others, chosen)
-
-    def test_clusters_that_were_exchanged_keep_their_place(self) -> None:
-        first, _ = membership.exchanged(
-            {f'p/z{number}' for number in range(self.MOST)}, frozenset()
-        )
-        later, _ = membership.exchanged({*first, 'p/a'}, first)
-        self.assertEqual(first, later)
-        # Until one of them is gone.
-        later, greedy = membership.exchanged({*first, 'p/a'} - {'p/z0'}, first)
-        self.assertIn('p/a', later)
-        self.assertEqual(set(), greedy)
-
-
 class ReadFileTest(base.BaseTestCase):
     def test_groups_file_is_read(self) -> None:
         self.assertEqual(

@@ -21,7 +21,7 @@ import fixtures
 import prometheus_client
 from oslotest import base
 
-from nova_vhpc.agent.clusters import membership, phase_exchange
+from nova_vhpc.agent.clusters import cluster_limit, phase_exchange
 from nova_vhpc.agent.daemon import metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
@@ -104,7 +104,7 @@ class PhaseExchangeTest(base.BaseTestCase):
 
     def test_project_that_names_too_many_clusters_is_reported(self) -> None:
         agent = self.agent('a')
-        most = membership.MAX_NAMED_CLUSTERS
+        most = cluster_limit.MAX_NAMED_CLUSTERS
         agent.phase_exchange.start()
         agent.phase_exchange.publish(
             {f'p/c{number}': agents.QUIET for number in range(most + 1)}

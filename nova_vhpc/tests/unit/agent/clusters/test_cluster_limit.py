@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of :mod:`nova_vhpc.agent.clusters.cluster_limit`."""
+
+from oslotest import base
+
+from nova_vhpc.agent.clusters import cluster_limit
+
+MOST = cluster_limit.MAX_NAMED_CLUSTERS
+
+
+class ClusterLimitTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.limit = cluster_limit.ClusterLimit()
+
+    def test_named_clusters_of_one_project_are_limited(self) -> None:
+        invented = {f'p/c{number:03}' for number in range(MOST + 9)}
+        groups = {f'group{number}' for number in range(MOST + 9)}
+        others = {'q/c'}
+        chosen = self.limit.choose(invented | groups | others, frozenset())
+        self.assertIn(f'projects p have more than {MOST}', self.limit.detail)
+        self.assertEqual(MOST, len(chosen & invented))
+        self.assertLessEqual(groups | others, chosen)
+
+    def test_clusters_that_were_exchanged_keep_their_place(self) -> None:
+        first = self.limit.choose(
+            {f'p/z{number}' for number in range(MOST)}, frozenset()
+        )
+        self.assertEqual(MOST, len(first))
+        self.assertEqual('', self.limit.detail)
+        self.assertEqual(first, self.limit.choose({*first, 'p/a'}, first))
+        # Until one of them is gone.
+        later = self.limit.choose({*first, 'p/a'} - {'p/z0'}, first)
+        self.assertIn('p/a', later)
+        self.assertEqual('', self.limit.detail)
