@@ -141,6 +141,32 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             with self.subTest(rabbit=rabbit):
                 self.check_setting(rabbit, left)
 
+    def test_any_number_of_clusters_takes_one_connection(self) -> None:
+        """A tenant decides how many there are, and for how long."""
+        agent = self.agent('a').start(c1=QUIET)
+        self.wait_for(lambda: agent.listens('c1'), 120)
+        self.wait_for_state('up', agent)
+        one = self.connections()
+        many = {f'c{number}': QUIET for number in range(200)}
+        agent.say(**many)
+        self.wait_for(lambda: agent.listens('c199'), 120)
+        listening = agent.phase_exchange.status()['listening']
+        self.assertEqual(sorted(many), listening)
+        # The connection that was replaced ends after some seconds.
+        self.wait_for(lambda: self.connections() <= one, CTL_S)
+
+        agent.say(new=QUIET)
+        self.wait_for(lambda: agent.listens('new'), 120)
+        self.wait_for(
+            lambda: 'vhpc.peers.c199_fanout' not in self.exchanges(), CTL_S
+        )
+        self.assertIn('vhpc.peers.new_fanout', self.exchanges())
+        self.wait_for(lambda: self.connections() <= one, CTL_S)
+
+    def connections(self) -> int:
+        rows = self.broker.ctl('list_connections', 'pid', '--no-table-headers')
+        return len(rows.splitlines())
+
     def test_agent_of_the_version_before(self) -> None:
         """It used oslo.messaging's own queues, on the same exchanges."""
         old = OldAgent(self.broker.url, 'old')
