@@ -179,8 +179,10 @@ class BusHealth:
         :param echo_us: time at which the echo was sent.
         """
         with self._lock:
-            if echo_us <= self._trouble_us or self.state == 'off':
-                # Sent before the trouble began: it proves nothing about now.
+            if not self._trouble_us < echo_us <= now_us or self.state == 'off':
+                # Sent before the trouble began, it proves nothing about now.
+                # One of the future is forged, and no other would be sent
+                # until then.
                 return
             self.echo_us = now_us - echo_us
             self._received_us = max(self._received_us, echo_us)

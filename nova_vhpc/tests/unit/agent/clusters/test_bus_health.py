@@ -61,6 +61,15 @@ class BusHealthTest(base.BaseTestCase):
         self.health.watch(60 * S)
         self.assertEqual('up', self.health.state)
 
+    def test_forged_echo_of_the_future_is_ignored(self) -> None:
+        """Otherwise the bus would count as up for good."""
+        self.health.received(2**62, 1 * S)
+        self.assertEqual('starting', self.health.state)
+        self.come_up(2 * S)
+        self.health.received(2**62, 3 * S)
+        self.assertTrue(self.health.is_echo_due(9 * S))
+        self.assertEqual(3000, self.health.echo_us)
+
     def test_refused_messages_make_the_bus_down(self) -> None:
         self.come_up(1 * S)
         for second in range(2, 9):
