@@ -42,6 +42,23 @@ class TestService(base.AgentTestCase):
             self.assertEqual(1, len(lines))
             self.assertIn('stop it first', lines[0])
 
+    def test_second_agent_with_other_paths_exits_with_status_2(self) -> None:
+        """As of a package and of a container."""
+        domain = self.domain(PARALLEL)
+        with self.running():
+            self.wait_for_write(domain)
+            ours = base.everything(domain)
+            self.configure(
+                state_path=self.path / 'state2', run_path=self.path / 'run2'
+            )
+            second = self.spawn()
+            second.join(60)
+            self.assertEqual(2, second.exitcode)
+            self.assertEqual(2, self.restore())
+            lines = self.log_lines('uses the same libvirt; stop it first')
+            self.assertEqual(2, len(lines))
+            self.assertEqual(ours, base.everything(domain))
+
     def test_second_agent_exits_even_if_run_path_was_removed(self) -> None:
         domain = self.domain(PARALLEL)
         with self.running():
