@@ -221,7 +221,7 @@ class TestRestore(base.AgentTestCase):
                 '-t',
                 'tmpfs',
                 '-o',
-                'size=64k,nr_inodes=64',
+                'size=64k,nr_inodes=64,mode=0700',
                 'tmpfs',
                 str(path),
             ],
