@@ -95,8 +95,15 @@ class ExternalChangesTest(ExternalChangesTestCase):
             self.wait_for_hand_back()
             self.server.destroy()
             self.server = self.conn.createXML(definition)
-            self.wait_for_write(self.server)
-            self.assertFalse(self.vm(self.server)['external'])
+            # Until it is adopted, the status shows the run that ended.
+            self.wait_for(
+                lambda: (
+                    (vm := self.vm(self.server))
+                    and vm['writes']
+                    and not vm['external']
+                ),
+                'a write to the new run',
+            )
 
     def test_overridden_change_is_written_over(self) -> None:
         with self.running(reconcile_period=FAR, foreign_changes='override'):
