@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Run all checks: lint, docs, package, unit and functional tests. Works from a
-# fresh clone on a fresh machine with Debian or Ubuntu, as root.
+# Run all checks: lint, docs, package, unit tests, a minute of tools/soak.sh, and
+# functional tests. Works from a fresh clone on a fresh machine with Debian or
+# Ubuntu, as root.
 #
 #   tools/test.sh            all steps
-#   tools/test.sh lint docs  some of them: lint docs package unit functional
+#   tools/test.sh lint docs  some of them: lint docs package unit soak functional
 #
 # The last line is "N passed, N failed".
 set -euo pipefail
@@ -11,7 +12,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 cd "$TOP_DIR"
 
-STEPS=${*:-lint docs package unit functional}
+STEPS=${*:-lint docs package unit soak functional}
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
 # Sphinx fails if the locale of the login is not installed.
@@ -62,6 +63,11 @@ unit() {
     count unit "$status"
 }
 
+# Always the same inputs in the same order; a faster machine gets further.
+soak() {
+    tools/soak.sh --minutes 1 --seed 1
+}
+
 # run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,
 # at most twice. Real guests on a busy machine get too little CPU time at times.
 run_part() {
@@ -91,7 +97,7 @@ functional() {
 
 for step in $STEPS; do
     case $step in
-    unit) ;;
+    unit | soak) ;;
     lint | docs | package)
         [ -e .git ] ||
             die "$step needs a clone with its history; from a tarball, run \
@@ -101,7 +107,7 @@ tools/test.sh unit functional"
         [ "$(id -u)" = 0 ] ||
             die "run as root: functional tests start libvirtd and create bridges"
         ;;
-    *) die "no step '$step'; there are: lint docs package unit functional" ;;
+    *) die "no step '$step'; there are: lint docs package unit soak functional" ;;
     esac
 done
 ensure_venv lint-requirements.txt doc/requirements.txt

@@ -124,7 +124,8 @@ def parse(
     :param body: decoded JSON body of ``GET /allocation_candidates``.
     :param names: bridge and NIC by the uuid of the uplink's provider.
     :param taken_s: monotonic time at which the read began, in seconds.
-    :raises KeyError, TypeError, ValueError: the body is no such answer.
+    :raises AttributeError, KeyError, OverflowError, TypeError, ValueError:
+        the body is no such answer.
     """
     uplinks: dict[str, list[UplinkState]] = {}
     stamps: dict[str, int] = {}

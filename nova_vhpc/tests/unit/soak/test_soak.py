@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The soak finds faults, names them and repeats its inputs."""
+
+import random
+import signal
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.soak import __main__ as soak
+from nova_vhpc.tests.soak import damage
+
+
+class SoakTest(base.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        handler = signal.signal(signal.SIGVTALRM, soak._interrupt)
+        self.addCleanup(signal.signal, signal.SIGVTALRM, handler)
+
+    def test_same_seed_and_number_give_same_input(self) -> None:
+        inputs: list[str] = []
+
+        def parser(rng: random.Random) -> None:
+            inputs.append(damage.encoded(rng, {'a': [1, 2], 'b': 'text'}))
+
+        for seed, number in ((1, 5), (1, 5), (1, 6), (2, 5)):
+            self.assertIsNone(soak.execute(parser, seed, number))
+        self.assertEqual(inputs[0], inputs[1])
+        self.assertEqual(3, len(set(inputs)))
+
+    def test_undocumented_exception_is_a_fault(self) -> None:
+        def parser(rng: random.Random) -> None:
+            raise ZeroDivisionError('from the parser')
+
+        fault = soak.execute(parser, 1, 0)
+        self.assertIn('ZeroDivisionError: from the parser', fault or '')
+
+    def test_endless_parser_is_a_fault(self) -> None:
+        self.addCleanup(setattr, soak, 'CPU_LIMIT_S', soak.CPU_LIMIT_S)
+        soak.CPU_LIMIT_S = 0.05
+
+        def parser(rng: random.Random) -> None:
+            while True:
+                pass
+
+        self.assertIn('TooSlow', soak.execute(parser, 1, 0) or '')

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Attack the parsers with damaged inputs, for as long as you like; nightly.
+#
+#   tools/soak.sh                          all parts, 30 minutes in all
+#   tools/soak.sh --minutes 2 domain trace some parts
+#   tools/soak.sh --seed 7                 the same inputs again
+#
+# Prints its seed, and for each fault how to repeat it. Exit status 1 if
+# there is a fault.
+set -euo pipefail
+# shellcheck source=tools/lib.sh
+source "$(dirname "$0")/lib.sh"
+cd "$TOP_DIR"
+export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
+export PYTHONDONTWRITEBYTECODE=1
+ensure_venv
+exec nice -n 19 "$VENV/bin/python" -m nova_vhpc.tests.soak "$@"
