@@ -17,7 +17,7 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nova_vhpc.linux import cgroup, cpus, guest_group
@@ -180,18 +180,27 @@ class Processes:
         except (OSError, ValueError, IndexError):
             return 0
 
-    def vcpu_threads(self, pid: int, vcpus: int) -> tuple[int, ...]:
+    def vcpu_threads(
+        self, pid: int, vcpus: int | Sequence[int]
+    ) -> tuple[int, ...]:
         """Return the thread IDs of the vCPUs; empty if not all are found.
 
         Read from libvirt's own ``vcpuN`` cgroups, else by thread names.
+
+        :param vcpus: number of vCPUs, or their numbers.
         """
         tids = self._threads_by_cgroup(pid, vcpus)
         return tids or self._threads_by_name(pid, vcpus)
 
-    def vcpu_cgroups(self, pid: int, vcpus: int) -> tuple[pathlib.Path, ...]:
-        """Return the paths of the ``vcpuN`` groups; empty without them."""
+    def vcpu_cgroups(
+        self, pid: int, vcpus: int | Sequence[int]
+    ) -> tuple[pathlib.Path, ...]:
+        """Return the paths of the ``vcpuN`` groups; empty without them.
+
+        :param vcpus: number of vCPUs, or their numbers.
+        """
         for base in self._domain_cgroups(pid, 'cpu'):
-            groups = tuple(base / f'vcpu{n}' for n in range(vcpus))
+            groups = tuple(base / f'vcpu{n}' for n in _numbers(vcpus))
             if all(group.is_dir() for group in groups):
                 return groups
         return ()
@@ -256,7 +265,9 @@ class Processes:
                 return left
         return None
 
-    def _threads_by_cgroup(self, pid: int, vcpus: int) -> tuple[int, ...]:
+    def _threads_by_cgroup(
+        self, pid: int, vcpus: int | Sequence[int]
+    ) -> tuple[int, ...]:
         tids = []
         for group in self.vcpu_cgroups(pid, vcpus):
             text = ''
@@ -275,7 +286,9 @@ class Processes:
             return ()
         return tuple(tids)
 
-    def _threads_by_name(self, pid: int, vcpus: int) -> tuple[int, ...]:
+    def _threads_by_name(
+        self, pid: int, vcpus: int | Sequence[int]
+    ) -> tuple[int, ...]:
         found: dict[int, int] = {}
         task = self.proc / str(pid) / 'task'
         with contextlib.suppress(OSError):
@@ -287,9 +300,10 @@ class Processes:
                     match = VCPU_COMM.match(name)
                     if match:
                         found[int(match.group(1))] = int(entry.name)
-        if any(vcpu not in found for vcpu in range(vcpus)):
+        numbers = _numbers(vcpus)
+        if any(vcpu not in found for vcpu in numbers):
             return ()
-        return tuple(found[vcpu] for vcpu in range(vcpus))
+        return tuple(found[vcpu] for vcpu in numbers)
 
     def _domain_cgroups(
         self, pid: int, controller: str, tid: int | None = None
@@ -341,6 +355,10 @@ class Processes:
             return words[words.index(b'-uuid') + 1].decode()
         except (ValueError, IndexError, UnicodeDecodeError):
             return None
+
+
+def _numbers(vcpus: int | Sequence[int]) -> Sequence[int]:
+    return range(vcpus) if isinstance(vcpus, int) else vcpus
 
 
 def make_processes(conf: Any) -> Processes:

@@ -25,7 +25,7 @@ QEMU's threads have from the start.
 
 import platform
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nova_vhpc.agent.guests import guest
@@ -52,10 +52,13 @@ def _set(tids: Iterable[int], slice_us: int) -> None:
     privileged.set_slice_us(tids, slice_us)
 
 
-def reset(processes: qemu_process.Processes, pid: int, vcpus: int) -> None:
+def reset(
+    processes: qemu_process.Processes, pid: int, vcpus: int | Sequence[int]
+) -> None:
     """Give all vCPU threads of a QEMU process the kernel's default slice.
 
     :param pid: process ID of QEMU.
+    :param vcpus: number of vCPUs, or their numbers.
     :raises OSError: a thread's slice differs and cannot be reset.
     """
     if not sched_attr.SUPPORTED:

@@ -38,6 +38,7 @@ class Hold(enum.StrEnum):
     OPTED_OUT = 'opted out'
     STOPPING = 'stopping'
     EXTERNAL = 'external'
+    VCPU_GAP = 'vcpu gap'
 
 
 class Traits(NamedTuple):

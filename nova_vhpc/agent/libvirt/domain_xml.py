@@ -34,6 +34,8 @@ class DomainInfo:
     :ivar uuid: uuid of the domain, which is that of Nova's server.
     :ivar name: name of the domain, such as ``instance-00000001``.
     :ivar vcpus: number of vCPUs that are online.
+    :ivar vcpu_numbers: their numbers, if others between them are off; None if
+        they are numbered from 0 without a gap.
     :ivar nova: whether Nova created the domain; the agent never writes to
         other domains.
     :ivar flavor_specs: all extra specs of its flavor.
@@ -63,6 +65,7 @@ class DomainInfo:
     project: str | None = None
     pins: bool = False
     placed: bool = False
+    vcpu_numbers: tuple[int, ...] | None = None
 
     @property
     def dedicated(self) -> bool:
@@ -93,12 +96,13 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
     if root.tag != 'domain' or not uuid:
         raise ValueError('not a <domain> with a <uuid>')
     vcpu = root.find('vcpu')
+    vcpu_numbers = _vcpu_numbers(root)
     flavor_specs, nova, project = _flavor(root)
     placed = _placed(static, flavor_specs)
     return DomainInfo(
         uuid=uuid,
         name=root.findtext('name') or uuid,
-        vcpus=_vcpus(vcpu),
+        vcpus=len(vcpu_numbers) if vcpu_numbers else _vcpus(vcpu),
         nova=nova,
         flavor_specs=flavor_specs,
         specs=extra_specs.parse(flavor_specs) if nova else extra_specs.NOTHING,
@@ -109,6 +113,7 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         project=project,
         pins=root.find('./cputune/vcpupin') is not None,
         placed=placed,
+        vcpu_numbers=vcpu_numbers,
     )
 
 
@@ -143,6 +148,21 @@ def _vcpus(vcpu: ElementTree.Element | None) -> int:
     except ValueError:
         return 1
     return number if 0 < number <= cpus.MOST_CPUS else 1
+
+
+def _vcpu_numbers(root: ElementTree.Element) -> tuple[int, ...] | None:
+    """Return the numbers of the online vCPUs if there is a gap in them.
+
+    ``virsh setvcpu --enable`` and ``--disable`` switch any but the first.
+    """
+    numbers = tuple(
+        sorted(
+            int(vcpu.get('id', ''))
+            for vcpu in root.findall('./vcpus/vcpu')
+            if vcpu.get('enabled') == 'yes' and vcpu.get('id', '').isdecimal()
+        )
+    )
+    return None if numbers == tuple(range(len(numbers))) else numbers
 
 
 def _cpuset(vcpu: ElementTree.Element | None) -> frozenset[int] | None:

@@ -28,6 +28,7 @@ from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import after_crash
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.restore import recovery
+from nova_vhpc.linux import cpus
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,17 @@ def sync_every(info: domain_xml.DomainInfo, others: int) -> int:
     :param others: number of ticks for all other guests.
     """
     return 1 if info.specs.workload == 'parallel' else others
+
+
+def log_vcpu_gap(info: domain_xml.DomainInfo) -> None:
+    """Log that a guest is not managed because vCPUs between others are off."""
+    LOG.warning(
+        'VM %s: not managed while vCPUs between others are off; online are '
+        '%s. Switch the missing ones on with virsh setvcpu, or restart the '
+        'server',
+        info.name,
+        cpus.format_cpu_set(info.vcpu_numbers or ()),
+    )
 
 
 class Adoption:
@@ -129,6 +141,9 @@ class Adoption:
         )
         if guest.external:
             guest.holds.add(Hold.EXTERNAL)
+        if info.vcpu_numbers:
+            log_vcpu_gap(info)
+            guest.holds.add(Hold.VCPU_GAP)
         guest.set_allowed_cpus(now.cpus)
         self._hold(guest)
         if self._context.permission.ending.is_set():
@@ -170,14 +185,15 @@ class Adoption:
         :returns: the guest's reader, and the thread IDs of its vCPUs.
         """
         processes = self._context.processes
-        tids = processes.vcpu_threads(pid, info.vcpus) if pid else ()
+        vcpus = info.vcpu_numbers or info.vcpus
+        tids = processes.vcpu_threads(pid, vcpus) if pid else ()
         reader = self._sampler.attach(
             base.Target(
                 info.uuid,
                 info.name,
                 pid,
                 tids,
-                processes.vcpu_cgroups(pid, info.vcpus) if pid else (),
+                processes.vcpu_cgroups(pid, vcpus) if pid else (),
                 processes.block_cgroup(pid) if pid else None,
                 info.taps,
             ),

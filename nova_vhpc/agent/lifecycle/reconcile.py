@@ -143,7 +143,9 @@ class Reconciler:
                 self._crash_recovery.recover(domain, info.name)
             self._context.guests.forget(uuid)
             self._context.guests.add_unmanaged(uuid, version)
-            self._context.guests.unmanaged.follow(uuid, domain, info.vcpus)
+            self._context.guests.unmanaged.follow(
+                uuid, domain, info.vcpu_numbers or info.vcpus
+            )
             return
         if info.specs.errors and (guest is None or guest.info != info):
             LOG.warning(
@@ -200,8 +202,8 @@ class Reconciler:
         old, guest.xml_hash = guest.info, version[1]
         guest.set_info(info)
         if (
-            (old.taps, old.vcpus, old.specs.workload)
-            != (info.taps, info.vcpus, info.specs.workload)
+            (old.taps, old.vcpus, old.vcpu_numbers, old.specs.workload)
+            != (info.taps, info.vcpus, info.vcpu_numbers, info.specs.workload)
             or guest.reader.dead
             or not guest.tids
         ):
@@ -210,7 +212,9 @@ class Reconciler:
                 info,
                 self._context.processes.find(info.uuid, guest.domain_id),
             )
-        if not self._note_migration(guest):
+        is_migrating = self._note_migration(guest)
+        self._hold_with_gap(guest)
+        if not is_migrating:
             try:
                 self._policy.check(guest)
             except misdirected_writes.RunChangedError:
@@ -223,6 +227,22 @@ class Reconciler:
                     self.enqueue(guest.uuid)
                     return
         self._context.guests.end_refusal(guest.uuid)
+
+    def _hold_with_gap(self, guest: Guest) -> None:
+        """Restore a guest, and hold it, while vCPUs between others are off.
+
+        libvirt's call for pins lists as many vCPUs as are online, from the
+        first: neither pins nor external changes of all of them can be read.
+        """
+        if not guest.info.vcpu_numbers:
+            if Hold.VCPU_GAP in guest.holds:
+                LOG.info(
+                    'VM %s: no gap in its vCPUs, managed again', guest.name
+                )
+                self._restore_queue.release(guest, Hold.VCPU_GAP)
+        elif Hold.VCPU_GAP not in guest.holds:
+            adoption.log_vcpu_gap(guest.info)
+            self._restore_queue.restore_now(guest, Hold.VCPU_GAP)
 
     def _note_migration(self, guest: Guest) -> bool:
         """Return whether a guest migrates away; hold it as long as it does."""

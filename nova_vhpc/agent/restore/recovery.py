@@ -193,13 +193,14 @@ class Restorer:
         source = evidence.record or evidence.metadata_copy
         if source is not None and not source.may_have_kernel_slices:
             return None
+        info = domain_xml.parse(domain.XMLDesc(0))
         # Without a record it is unknown; the reset does no harm.
         try:
             kernel_slice.reset(
                 self.processes,
                 evidence.identity.pid,
                 # vCPUs that are online; pins exist for all possible ones.
-                domain_xml.parse(domain.XMLDesc(0)).vcpus,
+                info.vcpu_numbers or info.vcpus,
             )
         except OSError as error:
             return error

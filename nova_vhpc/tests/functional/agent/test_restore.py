@@ -63,6 +63,35 @@ class TestRestore(base.AgentTestCase):
             )
         self.assertEqual([everywhere] * 4, domain.vcpuPinInfo(base.LIVE))
 
+    def test_guest_with_a_gap_in_its_vcpus_is_held(self) -> None:
+        domain = self.domain(PARALLEL, spare_vcpus=2)
+        everywhere = domain.vcpuPinInfo(base.LIVE)[0]
+        before = base.everything(domain)[0]
+        with self.running(vhpc_control__pinning_policy='balance'):
+            self.wait_for_write(domain)
+            domain.setVcpu('3', 1, base.LIVE)
+            self.wait_for(
+                lambda: (
+                    (vm := self.vm(domain))['hands_off'] == 'vcpu gap'
+                    and not vm['journalled']
+                ),
+                'the guest to be restored',
+            )
+            self.assertEqual(before, base.everything(domain)[0])
+            self.assertEqual([everywhere] * 3, domain.vcpuPinInfo(base.LIVE))
+            (line,) = self.log_lines('vCPUs between others are off')
+            self.assertIn('online are 0-1,3.', line)
+            self.wait_for(
+                lambda: self.vm(domain)['sync_latency_us'] is not None,
+                'the latency of all online vCPUs',
+            )
+            domain.setVcpu('2', 1, base.LIVE)
+            self.wait_for(
+                lambda: everywhere not in domain.vcpuPinInfo(base.LIVE),
+                'all vCPUs to be pinned',
+            )
+        self.assertEqual([everywhere] * 4, domain.vcpuPinInfo(base.LIVE))
+
     def test_stop_takes_less_than_five_seconds(self) -> None:
         domains = [self.domain(PARALLEL) for _ in range(4)]
         process = self.start_agent()

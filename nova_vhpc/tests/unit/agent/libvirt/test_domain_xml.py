@@ -70,6 +70,23 @@ class TestDomainXml(base.BaseTestCase):
         self.assertEqual('p1', info.project)
         self.assertTrue(info.repin)
 
+    def test_numbers_of_vcpus_are_given_if_there_is_a_gap(self) -> None:
+        for enabled, numbers, vcpus in (
+            ('yyyy', None, 4),
+            ('yynn', None, 4),
+            ('yyny', (0, 1, 3), 3),
+            ('ynyn', (0, 2), 2),
+        ):
+            states = ''.join(
+                f'<vcpu id="{number}" enabled="{letter.replace("y", "yes")}"/>'
+                for number, letter in enumerate(enabled)
+            )
+            info = domain_xml.parse(
+                xml({'vhpc:workload': 'parallel'}, f'<vcpus>{states}</vcpus>')
+            )
+            self.assertEqual(numbers, info.vcpu_numbers)
+            self.assertEqual(vcpus, info.vcpus)
+
     def test_domain_without_vhpc_specs_is_not_managed(self) -> None:
         self.assertFalse(domain_xml.parse(xml(None)).ours)
         self.assertFalse(domain_xml.parse(xml({})).ours)
