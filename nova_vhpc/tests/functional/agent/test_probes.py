@@ -133,22 +133,37 @@ class TestProbes(base.AgentTestCase):
             busy=True,
             cputune='<period>100000</period><quota>10000</quota>',
         )
-        time.sleep(1)
         target = self.target(domain)
         self.assertEqual(2, len(target.vcpu_groups))
+        watch = cpu_stat.CpuStatProbe(probe_base.Host()).attach(target)
         throttle = cpu_stat.CpuStatProbe(probe_base.Host()).attach(target)
         wait = schedstat.SchedstatProbe(probe_base.Host()).attach(target)
-        self.addCleanup(throttle.close)
-        self.addCleanup(wait.close)
+        for reader in (watch, throttle, wait):
+            self.addCleanup(reader.close)
+        self._wait_for_throttling(watch, 100_000)
         throttle.read()
         wait.read()
-        time.sleep(3)
+        # The throttled time of many periods: one that has not ended when the
+        # probes are read counts little.
+        self._wait_for_throttling(watch, 2_000_000)
         throttle_reading, wait_reading = throttle.read(), wait.read()
         self.assertGreater(throttle_reading.latency_us, 0)
         # schedstat's wait contains the throttled time.
         self.assertGreater(
             wait_reading.latency_us, 0.8 * throttle_reading.latency_us
         )
+
+    def _wait_for_throttling(
+        self, reader: probe_base.SyncReader, latency_us: float
+    ) -> None:
+        """Wait until vCPUs were throttled for so long, by the mean."""
+        reader.read()
+        throttled_us = 0.0
+        give_up_s = time.monotonic() + 120
+        while throttled_us < latency_us:
+            self.assertLess(time.monotonic(), give_up_s, 'never throttled')
+            time.sleep(0.1)
+            throttled_us += reader.read().latency_us
 
     def test_long_wait_is_read_before_it_ends(self) -> None:
         domain = self.domain(
