@@ -25,8 +25,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeVar
 
-from nova_vhpc.control import model
+from nova_vhpc.control import memo, model
 from nova_vhpc.control.validation import limits, peers, sample
+
+_check_limits = memo.LastCall(limits.check)
+"""Gives the same object as long as the limits are equal: the plan of each VM
+is kept while it has the same limits. See :class:`.vm_plan.VmPlanner`."""
 
 _Vm = TypeVar('_Vm', model.VmView, model.OtherVm)
 
@@ -46,7 +50,7 @@ def check(
         diagnostics,
     )
     peer_views = peers.check(view.peers, diagnostics)
-    checked_limits, faults = limits.check(view.limits)
+    checked_limits, faults = _check_limits(view.limits)
     diagnostics.extend(model.Diagnostic('', fault) for fault in faults)
     return dataclasses.replace(
         view, vms=vms, others=others, peers=peer_views, limits=checked_limits
