@@ -14,8 +14,8 @@
 
 DESIGN.md, "What a slice is on Linux": a time slice *s* at CPU share *f* is
 written as quota = s, period = s/f, so only the grain changes. Without a
-quota, quota = period = s never throttles a vCPU. A slice that is not shorter
-than what the flavor's own quota makes means that the original stays.
+quota, quota = period = s never throttles a vCPU. If a slice is not shorter
+than the flavor's own quota, the original period and quota stay.
 """
 
 import functools

@@ -43,8 +43,10 @@ class ControlConfig:
         as zero (ours: on Linux it is never exactly zero).
     :ivar guard: whether to take back a shortening that made the latency worse
         (ours).
-    :ivar guard_window: number of periods compared before and after.
-    :ivar guard_margin: least relative worsening that counts.
+    :ivar guard_window: number of periods whose latencies are compared, before
+        and after a slice was shortened.
+    :ivar guard_margin: least relative increase of the latency that counts;
+        0.1 is 10%.
     :ivar guard_hold: number of periods for which the slice is not shortened
         again; doubles each time.
     :ivar share_slices: whether Algorithm 2's minimum is taken over the other

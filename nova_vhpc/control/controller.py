@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Turn what a host shows into what is to be in force: the only way in.
+"""Decide what to write to a host's VMs: the control core's entry point.
 
 :class:`Controller` holds all state of the control core. It has no clock and
 touches nothing: the same views in the same order give the same plans.
@@ -124,7 +124,7 @@ class Controller:
         context: pinning_base.PinContext,
         diagnostics: list[model.Diagnostic],
     ) -> pinning_base.PinDecision:
-        """Return the pinning policy's answer, as far as it is allowed."""
+        """Return the pinning policy's decision, without forbidden pins."""
         try:
             return self._allowed_pins(
                 self._pinning_policy.pin(context), context, diagnostics
@@ -174,7 +174,7 @@ class Controller:
         context: slices_base.SliceContext,
         diagnostics: list[model.Diagnostic],
     ) -> slices_base.SliceDecision:
-        """Return the slice policy's answer, as far as it is allowed."""
+        """Return the slice policy's decision, without invalid parts."""
         try:
             return self._allowed_slices(
                 self._slice_policy.decide(context), context, diagnostics
@@ -191,8 +191,9 @@ class Controller:
         context: slices_base.SliceContext,
         diagnostics: list[model.Diagnostic],
     ) -> slices_base.SliceDecision:
-        """Return the decision without what could do harm."""
-        # Otherwise the pinning policy would fail, and be blamed for it.
+        """Return the decision without invalid sets and invalid windows."""
+        # The pinning policy gets these sets in the next tick. With another
+        # type it would fail, and the diagnostic would name the wrong policy.
         for name in _SET_FIELDS:
             if type(getattr(decision, name)) is not frozenset:
                 diagnostics.append(
@@ -263,7 +264,7 @@ class Controller:
     def _clusters(
         self, view: model.HostView, sliced: slices_base.SliceDecision
     ) -> dict[str, model.ClusterPlan]:
-        """Return what the other hosts of each cluster should know."""
+        """Return this host's statements for the hosts of each cluster."""
         min_slice_us: dict[str, int | None] = {
             vm.cluster: None for vm in view.vms if vm.cluster is not None
         }

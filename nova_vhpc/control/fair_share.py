@@ -54,7 +54,8 @@ def fair_cpus(demands: Demands, capacity: float) -> dict[Demand, float]:
     leaves is divided among the others by weight.
 
     :param capacity: number of CPUs.
-    :returns: CPUs per VM, by demand; without demands for nothing.
+    :returns: CPUs per VM, by demand; demands with 0 CPUs or weight 0 are left
+        out.
     """
     if len(demands) == 1:
         # The usual case if VMs are pinned to CPUs of their own.
@@ -94,7 +95,8 @@ def divide(demands: Demands, capacity_of: CapacityOf) -> dict[Demand, float]:
     nested or disjoint, and an estimate otherwise.
 
     :param capacity_of: see :data:`CapacityOf`.
-    :returns: CPUs per VM, by demand; without demands for nothing.
+    :returns: CPUs per VM, by demand; demands with 0 CPUs or weight 0 are left
+        out.
     """
     unserved: dict[AllowedCpus, dict[Demand, int]] = {None: {}}
     for demand, vms in demands.items():
@@ -170,7 +172,9 @@ def _subsets(
 
 
 def _level(fair: Mapping[Demand, float]) -> float:
-    """Return the least CPUs per weight among VMs that ask for more.
+    """Return the least ratio of CPUs to weight of VMs that lack CPUs.
+
+    A VM lacks CPUs if it gets less than it asks for.
 
     The scarcer a set of CPUs, the lower its level; infinite if every VM gets
     all that it asks for.

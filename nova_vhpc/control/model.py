@@ -139,7 +139,7 @@ class Cpu:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ActuatorLimits:
-    """Values that the actuator takes, and what it can really bring about.
+    """Values that the actuator accepts, and the shortest effective slice.
 
     :ivar effective_min_slice_us: the kernel accepts shorter slices but does
         not bring them about (with HZ=250, the 4 ms tick).
@@ -259,7 +259,7 @@ class VmPlan(NamedTuple):
         None if there is nothing to write. Period and quota come together,
         because one without the other would change the CPU share.
     :ivar slice_us: the time slice; None if it is the kernel's own.
-    :ivar phase: of the VM, with what other hosts say of its cluster.
+    :ivar phase: phase of the VM, other hosts' statements included.
     :ivar reason: one short phrase for logs, ``nova-vhpc-top`` and replay.
     """
 
@@ -327,7 +327,8 @@ class WindowSchedule:
 class ClusterPlan(NamedTuple):
     """What this host tells the other hosts of a virtual cluster.
 
-    :ivar phase: phase of this host's own members, without its peers' say.
+    :ivar phase: phase of the members on this host, without statements of
+        other hosts.
     :ivar min_slice_us: least slice computed here; None if there is none.
     """
 
@@ -350,7 +351,7 @@ class Pools:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Input that was not used, or a wish that could not be met, and why.
+    """Input that was not used, or a setting that was not made, and why.
 
     :ivar uuid: the VM that it is about; '' for the host.
     """
@@ -366,7 +367,7 @@ class Plan:
     :ivar vms: plans by uuid.
     :ivar windows: gang windows to be played; None for none.
     :ivar clusters: what to tell other hosts, by cluster id.
-    :ivar ignored: input that was not used, and why.
+    :ivar ignored: what the controller could not use or do, and why.
     :ivar pools: the host's pools; None if there are none.
     """
 

@@ -35,8 +35,9 @@ Inputs = tuple[
 
 
 class Outcome(NamedTuple):
-    """The cputune that comes of it.
+    """Result of :func:`work_out`.
 
+    :ivar tune: the cputune that makes the time slice.
     :ivar slice_us: the time slice; None if it is the kernel's own.
     :ivar problem: what could not be done, and why; None if all could.
     """
@@ -185,10 +186,10 @@ def work_out(
 def _has_own_cpus(
     pins: pinning_base.Pins | None, original: bandwidth.Bandwidth
 ) -> bool:
-    """Return whether a slice could give a VM nothing but a timer per period.
+    """Return whether each vCPU has one host CPU for good, and no quota.
 
-    Each vCPU has one CPU for good, as with a dedicated CPU policy, and no
-    quota that would hold it up: there is no other VM to yield to.
+    With a dedicated CPU policy there is no other VM to yield to, so that a
+    time slice would only add a timer interrupt per period.
     """
     return (
         original[1] == model.UNLIMITED

@@ -32,7 +32,8 @@ class Competition:
     :ivar mean_width: mean number of CPUs of a gang.
     :ivar weights: own ``cpu_shares`` of every VM of the host, by uuid.
     :ivar host_cpus: all CPUs of the host.
-    :ivar pins: of the CPU-bound VMs that may not run on all CPUs, by uuid.
+    :ivar pins: pins of the CPU-bound VMs that may not run on all CPUs, by
+        uuid.
     """
 
     members: frozenset[str] = frozenset()
@@ -76,8 +77,9 @@ def without_foreign_vcpus(
 ) -> model.HostView:
     """Return the view without vCPUs that run on none of its CPUs.
 
-    Such vCPUs compete with nobody here. A VM with dedicated CPUs may have
-    opted in, too; with ``hw:cpu_policy=mixed`` it has vCPUs of both kinds.
+    Such vCPUs compete with no VM of the view. A VM with dedicated CPUs may
+    have opted in, too; with ``hw:cpu_policy=mixed`` it has vCPUs of both
+    kinds.
 
     :param usable: knows the CPUs of the view.
     :returns: the same object if nothing has to be left out.

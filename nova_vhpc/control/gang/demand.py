@@ -68,7 +68,8 @@ class _Vm:
 
     :ivar spinning: None until the VM has been measured for long enough.
     :ivar unmeasured: run or wait times were missing in the last sample.
-    :ivar cpus: None until it is asked for; so are the next two.
+    :ivar cpus: result of :meth:`DemandTracker.cpus`; like the two attributes
+        that follow, None until it was computed for this control period.
     """
 
     vcpus: list[_Vcpu]

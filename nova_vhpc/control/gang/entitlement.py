@@ -12,10 +12,10 @@
 
 """How much CPU time CPU-bound VMs outside of gangs are entitled to.
 
-Each of them is to have what the kernel's fair division would give it. It is
-not enough that all of them together have their sum: one vCPU can use no more
+Each of them should get what the kernel's fair division would give it. It is
+not enough that all of them together get their sum: one vCPU can use no more
 than one CPU during a pause of the gangs, so it needs longer pauses than many
-vCPUs that are entitled to as much.
+vCPUs that together are entitled to as much.
 """
 
 import collections
@@ -72,7 +72,10 @@ class Shortfall(NamedTuple):
     cpu_part: float
 
     def part_beside(self, gang_weight: float) -> float:
-        """Return the part of a CPU that is left beside such a weight."""
+        """Return the part of a CPU that CPU-bound VMs get beside a gang.
+
+        :param gang_weight: ``cpu_shares`` of the gang on that CPU.
+        """
         return self.weight / (self.weight + gang_weight)
 
     @property
@@ -85,9 +88,9 @@ class Shortfall(NamedTuple):
 class Entitlement:
     """What all CPU-bound VMs of a host need of the gangs' CPUs.
 
-    :ivar contested_count: on how many of the gangs' CPUs they run all the
-        time.
-    :ivar shortfalls: of the VMs that need any of these CPUs.
+    :ivar contested_count: number of the gangs' CPUs on which CPU-bound VMs run
+        all the time.
+    :ivar shortfalls: one for each VM that needs any of these CPUs.
     """
 
     contested_count: float = 0.0
@@ -138,7 +141,7 @@ def entitlement(
 ) -> Entitlement:
     """Return what CPU-bound VMs need to have their fair part.
 
-    :param cpu_bound_vms: all of the host.
+    :param cpu_bound_vms: all CPU-bound VMs of the host.
     """
     if not cpu_bound_vms:
         return Entitlement()

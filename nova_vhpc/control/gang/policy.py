@@ -12,9 +12,9 @@
 
 """``gang``: windows in which the vCPUs of one parallel VM run together.
 
-Linux runs the vCPUs of one VM at different times, so that a vCPU spins in vain
-for a sibling that is not running. Shorter time slices do not mend that,
-alignment does. In every window one gang is favoured: it weighs nearly
+Linux runs the vCPUs of one VM at different times, so that a vCPU spins for a
+sibling that is not running. Shorter time slices do not help; running the vCPUs
+at the same time does. In every window one gang is favoured: it weighs nearly
 everything and the other gangs on its CPUs next to nothing. This is gang
 scheduling in user space, work-conserving, with libvirt's ``cpu_shares`` alone.
 The window is the time slice that the ATC paper adapts. Here a shorter one
@@ -399,7 +399,11 @@ def _make_decision(
 
 
 def _steady(held: float, now: float) -> float:
-    """Return a rounded value, or the held one if the change is small."""
+    """Return the new value, rounded, or the old one if they are close.
+
+    :param held: old value.
+    :param now: new value.
+    """
     if abs(now - held) > MIN_CHANGE:
         return round(now * STEPS) / STEPS
     return held

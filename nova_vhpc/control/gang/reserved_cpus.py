@@ -79,8 +79,9 @@ class ReservationDemand:
         by a small weight of gangs beside them; gangs have the rest.
 
         :param reserved_count: number of CPUs to reserve.
-        :param present_count: number of CPUs reserved now, for which it is
-            known which CPUs have no gang; None if it is not.
+        :param present_count: number of CPUs reserved now. For this number
+            :attr:`gang_free_cpus` is used; for any other one, and with None,
+            the CPUs without gangs are estimated.
         """
         gang_capacity = len(self.host_cpus) - reserved_count
         if not self.cluster_vcpus or self._widest > gang_capacity:
@@ -233,7 +234,7 @@ def reservation_demand(
     each set of allowed CPUs as many are candidates as the VMs bound to it are
     entitled to, and one more; at most one per CPU-bound vCPU.
 
-    :param cpu_bound_vms: all of the host.
+    :param cpu_bound_vms: all CPU-bound VMs of the host.
     :param members: VMs that take turns, or could.
     :param pinned: uuids of the VMs that the agent pins.
     :param reserved_cpus: host CPUs reserved now; they come first.

@@ -85,9 +85,11 @@ class Bounds:
     for_wakeups: float
 
     def difference(self, other: 'Bounds') -> float:
-        """Return by how much of a CPU the part beside gangs differs.
+        """Return how different two bounds are, as a part of a CPU, 0 to 1.
 
-        Other CPU-bound VMs that weigh more or less do not count by themselves.
+        That is the difference of what VMs of the weight :attr:`cpu_bound` get
+        of a CPU beside a gang at the bound. A change of that weight alone is
+        no difference.
         """
         return max(
             abs(self._part_beside(before) - self._part_beside(now))
@@ -107,7 +109,9 @@ def dominant(
     wakeup_headroom: float,
     favour: float,
 ) -> dict[str, int]:
-    """Return weights that outweigh CPU-bound VMs, which have pauses.
+    """Return weights with which gangs outweigh CPU-bound VMs in windows.
+
+    For hosts on which CPU-bound VMs get their fair part in pauses.
 
     :param wakeup_headroom: highest weight on a CPU with which intermittent VMs
         are served in time.

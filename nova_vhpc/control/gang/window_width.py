@@ -47,7 +47,8 @@ class WindowWidth:
         """Return the length of the coming windows, in microseconds.
 
         :param late_us: mean time from a window's border until its last write
-            is done; not known if it is not a positive number.
+            is done, in microseconds. Unknown if it is not a finite number
+            above 0; the length then stays.
         """
         if not 0 < late_us < float('inf'):
             return self.width_us

@@ -161,7 +161,9 @@ class CpuLoads:
         return max(map(self._on_cpu.__getitem__, place))
 
     def roughness(self, place: Place, load: int) -> int:
-        """Return the load that a VM's vCPUs meet; less is more even.
+        """Return the sum of the other loads that each vCPU of a VM meets.
+
+        The smaller, the more evenly the VM's place spreads the load.
 
         :param place: CPUs of the vCPUs, not counted for the VM itself.
         :param load: load of each vCPU of the VM.

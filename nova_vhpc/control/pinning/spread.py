@@ -213,14 +213,18 @@ def _as_pins(place: cpu_loads.Place) -> base.Pins:
 
 
 def _singles(pins: base.Pins | None) -> cpu_loads.Place | None:
-    """Return the CPUs of pins that are one CPU each; None for others."""
+    """Return each vCPU's CPU, or None if any vCPU has several CPUs."""
     if pins is None or any(len(pin) != 1 for pin in pins):
         return None
     return tuple(cpu for pin in pins for cpu in pin)
 
 
 def _suits(place: cpu_loads.Place, request: cpu_loads.Request) -> bool:
-    """Return whether a place has allowed CPUs only, siblings apart."""
+    """Return whether a place has one allowed CPU for each vCPU.
+
+    Siblings may share CPUs only if there are fewer allowed CPUs than vCPUs,
+    and then as evenly as possible.
+    """
     if len(place) != request.vcpus or not request.allowed_cpus.issuperset(
         place
     ):

@@ -345,7 +345,7 @@ class AdaptivePredictor:
         self._prediction = change if is_change else state
 
     def _is_back(self, state: int, change: int) -> bool:
-        """Return whether a change leads nearer to the state before."""
+        """Return whether a change leads back towards the previous state."""
         before = self._previous
         return before is not None and abs(change - before) < abs(
             state - before

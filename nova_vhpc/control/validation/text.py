@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Show values that may be anything in messages."""
+"""Shorten values of any type for messages."""
 
 
 def short(value: object) -> str:

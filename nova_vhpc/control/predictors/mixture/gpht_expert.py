@@ -9,7 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""What followed the last eight states, and how far that is to be trusted."""
+"""The mixture's GPHT expert: what followed the last eight states."""
 
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import gpht
