@@ -33,7 +33,8 @@ from nova_vhpc.scheduler.planner.objective import (
 class Change(NamedTuple):
     """Effect of a host's gaining or losing members.
 
-    :ivar first: change of what the soft policy counts.
+    :ivar first: change of the number that the soft policy minimises, see
+        :mod:`nova_vhpc.scheduler.planner.objective`.
     :ivar total_us: change of the sum of all members' costs, in us.
     :ivar each_us: cost of each member of the host afterwards, in us.
     """

@@ -99,7 +99,7 @@ def _leasts(hosts: Group, members: int) -> Iterator[int]:
 
 
 def _roomiest(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
-    """Return the largest groups, if they do not hold the whole job."""
+    """Return the largest groups, without those that hold the whole job."""
     largest = heapq.nlargest(
         MOST_GROUPS, groups, key=operator.attrgetter('total')
     )
@@ -151,7 +151,10 @@ def relieving(pool: HostPool, nearest: Sequence[Group]) -> Iterator[Counts]:
 
 
 def _eased(pool: HostPool) -> Iterator[Counts]:
-    """Yield where 1, 2, 4... members help the slowest running ones most."""
+    """Yield placements of 1, 2, 4... members near the slowest running ones.
+
+    Each new member goes where it helps the slowest running member most.
+    """
     objective = pool.objective
     hosts = objective.hosts
     capacity = pool.capacity

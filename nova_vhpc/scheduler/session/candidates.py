@@ -220,13 +220,14 @@ class UplinkReservations:
         return Candidates([pair[1] for pair in kept], on_take)
 
     def _stranded(self, more: int) -> Callable[[Set[str]], int]:
-        """Return a function of how many further members a pair strands.
+        """Return a function that counts the members that a claim strands.
 
         A member is stranded if no pair of bridges is left for it. Bridges
         with many free slots must be paired with the others first; else their
         last slots have no partner.
 
         :param more: number of further members.
+        :returns: function of the names of the claimed bridges.
         """
         if self._rule.bridges < 2 or self._unknown or more <= 0:
             return lambda bridges: 0

@@ -33,7 +33,8 @@ class HostInfo:
     :ivar run: number of the last filter run that examined the host.
     :ivar weight: raw weight for the next member.
     :ivar multiplier: weight multiplier of the host.
-    :ivar candidates: for the next member, as they were put into order; other
+    :ivar weigh_run: number of the last weighing that included the host.
+    :ivar candidates: ordered allocation candidates for the next member; other
         filters may have replaced them on the host state.
     """
 

@@ -307,7 +307,13 @@ class PlanScore:
 
 
 def _behind(multiplier: float) -> float:
-    """What takes :data:`DUPLICATE` off, in raw weight."""
+    """Return the raw weight to subtract for a host's second list entry.
+
+    Times the multiplier it is :data:`DUPLICATE`, or twice the multiplier's
+    absolute value if that is more.
+
+    :param multiplier: the host's weight multiplier.
+    """
     return max(DUPLICATE, 2 * abs(multiplier)) / (multiplier or 1.0)
 
 

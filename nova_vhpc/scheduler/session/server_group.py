@@ -39,12 +39,13 @@ class Members:
     :param host_infos: the hosts that may take the next member.
     :param placed: hosts on which members of this request were placed
         before the first plan, one entry per member.
-    :ivar running: members by host name, the one to be placed left out.
-    :ivar remaining: members to plan for: those that are to be placed in this
+    :ivar running: number of members by host name, without the one to place.
+    :ivar remaining: number of members to plan for: those to place in this
         request, and :attr:`expected`.
-    :ivar expected: those for which further requests are expected: with the
-        first one of a shelved cluster all others, and with one of a host
-        that is down those that are to be evacuated from it, too.
+    :ivar expected: number of members for which further requests will follow.
+        If this request unshelves the first member of a shelved cluster, they
+        are all other members; if it evacuates a member from a host that is
+        down, they are the other members still to be evacuated from it.
     """
 
     def __init__(

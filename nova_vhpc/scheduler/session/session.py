@@ -305,7 +305,10 @@ class SchedulingSession:
 
 
 def _is_move(spec_obj: Any) -> bool:
-    """Return whether a server is moved: Nova binds only moves to a cell."""
+    """Return whether a server is moved.
+
+    Nova restricts only the requests of moves to a cell.
+    """
     if 'requested_destination' not in spec_obj:
         return False
     destination = spec_obj.requested_destination
