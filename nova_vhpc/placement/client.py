@@ -39,7 +39,7 @@ Inventories = Mapping[str, Mapping[str, Any]]
 
 
 class PlacementError(Exception):
-    """Placement is not reachable, refused a request, or sent nonsense."""
+    """Placement is away, refused a request, or sent an invalid answer."""
 
 
 class ConflictError(PlacementError):

@@ -51,7 +51,7 @@ _BARE = Wanted('', {}, frozenset())
 
 
 class Providers:
-    """The providers of one compute node: Nova's root, and ours below it.
+    """The providers of one compute node: Nova's root, nova-vhpc's below.
 
     :param client: Placement client.
     :param names: names that the root provider may have, most likely first.

@@ -122,7 +122,7 @@ class Withdrawal:
             return self._node.names
 
     def _in_tree(self, root: str, node: str) -> dict[str, str]:
-        """Return the names of ours in the compute node's tree, by UUID."""
+        """Return nova-vhpc's providers in the node's tree: names by UUID."""
         return {
             uuid: name
             for uuid, name in self._client.children(root).items()
@@ -130,7 +130,10 @@ class Withdrawal:
         }
 
     def _moved(self, node: str) -> dict[str, str]:
-        """Return the names of ours outside of the tree, by UUID; root last."""
+        """Return nova-vhpc's providers outside of the node's tree.
+
+        :returns: names by UUID; the root of their own tree last.
+        """
         tree = self._client.tree_of_root(model.marker_uuid(node))
         return {
             uuid: name
