@@ -141,7 +141,7 @@ class BackgroundServer:
         self.detail = ''
         self.listening.set()
         if self._problem_logged:
-            LOG.info('No longer: %s', self._problem)
+            LOG.info('This problem is over: %s', self._problem)
 
 
 def _end(server: Any) -> None:

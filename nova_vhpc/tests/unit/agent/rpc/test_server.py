@@ -92,7 +92,7 @@ class BackgroundServerTest(base.BaseTestCase):
             'Nobody listens; will retry: ACCESS_REFUSED - Login was refused',
             first,
         )
-        self.assertEqual('No longer: Nobody listens', last)
+        self.assertEqual('This problem is over: Nobody listens', last)
         self.made.stop()
         self.assertTrue(self.bus.made[-1].ended.wait(PATIENCE_S))
 
