@@ -56,7 +56,7 @@ _BACK_RUNS = 1.0
 """Pseudo-counts of the simpler expert on which each expert falls back."""
 
 _MAX_RUN = 12
-"""Run length from which on runs are not told apart, in periods."""
+"""Longer runs count as runs of this length, in periods."""
 
 
 class AdaptivePredictor:
