@@ -90,7 +90,11 @@ class Lock:
             os.pwrite(descriptor, f'{os.getpid()}\n'.encode(), 0)
 
     def release(self) -> None:
-        """Release the lock. The file stays: removing it would be a race."""
+        """Release the lock. The file stays.
+
+        If it were removed, an agent that has just opened it and one that
+        creates it again would lock different files.
+        """
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()

@@ -41,8 +41,10 @@ UNKNOWN = -1
 
 
 def _set(tids: Iterable[int], slice_us: int) -> None:
-    """Write the slice of threads.
+    """Write the slice of threads through the privileged process.
 
+    :param tids: thread IDs.
+    :param slice_us: slice in microseconds; :data:`RESET` for the default.
     :raises OSError: a write was refused.
     """
     # Imported here, so that agents without this actuator never load
@@ -81,9 +83,12 @@ def _slice_us(tid: int, gone_us: int) -> int:
 
 
 class KernelSliceActuator:
-    """Writes slices only, so it is used together with ``libvirt``.
+    """Sets the kernel's time slice of each vCPU thread.
 
-    :param conf: unused; every actuator gets it.
+    It writes no period, quota, shares or pins, so it is used together with
+    the actuator ``libvirt``.
+
+    :param conf: unused; every actuator is made with the configuration.
     """
 
     def __init__(self, conf: Any) -> None:
@@ -116,7 +121,7 @@ class KernelSliceActuator:
     def write(
         self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
     ) -> None:
-        """Give each vCPU thread the slice that was decided."""
+        """Set the slice of each vCPU thread, limited to 0.1 to 100 ms."""
         if slice_us is None:
             return
         wanted = min(max(slice_us, MIN_SLICE_US), MAX_SLICE_US)

@@ -232,7 +232,7 @@ class ShareWriter:
         self._failing.discard(vm)
 
     def _held(self) -> set[PendingShares]:
-        """Return the guests whose write holds a thread for long."""
+        """Return the guests whose write takes longer than ``HELD_S``."""
         limit = time.monotonic() - HELD_S
         return {vm for vm in self._running if (vm.since_s or limit) < limit}
 
@@ -257,7 +257,7 @@ class ShareWriter:
             self._queue(vm)
 
     def _retry_later(self, vm: PendingShares) -> None:
-        """Retry without waiting for the next border of a window."""
+        """Retry after the guest's back-off, not at the next border."""
         timer = threading.Timer(
             vm.not_before_s - time.monotonic(), self.maintain
         )

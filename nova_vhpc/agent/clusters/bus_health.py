@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Whether the message bus works, judged by messages to oneself.
+"""Detect whether the message bus works, by messages to this host itself.
 
 A broker that is gone refuses messages. One that is frozen, flooded or blocked
 by an alarm keeps the sender waiting, and one that lost this host's queue
@@ -191,7 +191,10 @@ class BusHealth:
                 LOG.info('The message bus carries phases to other hosts')
 
     def watch(self, now_us: int) -> None:
-        """Check whether the broker or an echo takes too long."""
+        """Enter the state "down" if the broker or an echo is too late.
+
+        The limits are ``send_timeout_us`` and ``echo_timeout_us``.
+        """
         with self._lock:
             sending_us, awaited_us = self._sending_us, self._awaited_us
             if (

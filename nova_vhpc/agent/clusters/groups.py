@@ -154,7 +154,7 @@ class Groups:
 
     @property
     def migrating(self) -> frozenset[str]:
-        """Servers that Nova's last answer has as about to migrate away."""
+        """UUIDs of servers that, by Nova's answer, migrate or soon will."""
         return self._answer.migrating
 
     def status(self) -> dict[str, Any]:
@@ -185,7 +185,10 @@ class Groups:
         }
 
     def _query_soon(self, server_uuid: str) -> None:
-        """Query Nova soon, but only a few times for an unlisted server."""
+        """Query Nova soon for a server that its last answer lacks.
+
+        At most ``_MAX_QUERIES_PER_SERVER`` queries are made for one server.
+        """
         queries = self._queries.get(server_uuid, 0)
         if self.uses_nova and queries < _MAX_QUERIES_PER_SERVER:
             self._nova_thread.wake()

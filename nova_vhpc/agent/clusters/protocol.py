@@ -253,7 +253,11 @@ class Protocol:
         return dataclasses.replace(state, received=others)
 
     def view(self, state: State, now_us: int) -> PeerView:
-        """Return what the other hosts' statements in force amount to."""
+        """Return the other hosts' statements in force, combined.
+
+        The cluster is in the I/O phase if any of them says so; the least of
+        their time slices counts.
+        """
         statements = [
             received.statement
             for received in state.received.values()
@@ -294,7 +298,10 @@ class Protocol:
 
 
 def group_phase(protocol: Protocol, state: State, now_us: int) -> Phase:
-    """Return the cluster's phase, from all statements in force here."""
+    """Return the I/O phase if this or any other host states it.
+
+    Statements of other hosts count until their lease ends.
+    """
     own = state.own
     if own is not None and own.statement.phase is Phase.IO:
         return Phase.IO

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Logs what the controller could not use or do, each of it once."""
+"""Logs what the controller could not use or do, each kind once."""
 
 import functools
 import logging

@@ -150,7 +150,11 @@ def _part_health(health: dict[str, Any]) -> core.Metric:
 
 
 def _published(status: dict[str, Any]) -> core.Metric:
-    """Return whether uplinks are published; no sample without publishing."""
+    """Return the metric that says whether Placement has the uplinks.
+
+    It has no sample if publishing is off, and none once a dry run has
+    discovered the uplinks.
+    """
     gauge = core.GaugeMetricFamily(
         PREFIX + 'uplinks_published',
         '1 while Placement has the uplinks as they are.',

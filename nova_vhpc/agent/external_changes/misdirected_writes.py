@@ -99,14 +99,21 @@ class MisdirectedWrites:
 
 
 def _external_bandwidth(guest: Guest) -> dict[str, written_values.Value]:
-    """Return the external one of period and quota; one call writes both."""
+    """Return the external value of period or quota, by name.
+
+    A restore of the other one has written it, too: libvirt is called with
+    both.
+    """
     now = written_values.values(guest.expected)
     both = {cputune.PERIOD, cputune.QUOTA} & guest.external
     return {name: now[name] for name in both if name in now}
 
 
 def _has_metadata_copy(domain: Any) -> bool:
-    """Return whether adoption will restore the domain from such a copy."""
+    """Return whether the domain has a metadata copy, even a damaged one.
+
+    Adoption restores a domain that has one.
+    """
     try:
         return domain_metadata.get(domain) is not None
     except JournalError:

@@ -40,7 +40,7 @@ RESUME_SECONDS = 5.0
 
 
 class ShareObserver(Protocol):
-    """Plays gang windows, and keeps the ``cpu_shares`` that it wrote."""
+    """Writes the ``cpu_shares`` of gang windows, but not the same twice."""
 
     def forget(self, uuid: str) -> None:
         """Write a guest's ``cpu_shares`` again, even the same value."""
@@ -166,11 +166,12 @@ class ExternalChangePolicy:
     def _was_overwritten(
         self, guest: Guest, now: cputune.Cputune, shares: int | None
     ) -> bool:
-        """Whether the hand-back itself has replaced another external value.
+        """Return whether the hand-back has replaced a further external value.
 
-        Values are mostly set one after the other, as by several calls of
-        ``virsh vcpupin``. One that was set just before its original was
-        written is known by its event only; the guest is handed back again.
+        External values are mostly set one after the other, as by several
+        calls of ``virsh vcpupin``. If one is set just before the hand-back
+        writes its original, only libvirt's event reports it. The guest is
+        then handed back again, with that value.
         """
         values = detection.overwritten(guest, now, shares)
         changed = [name for name in values if name not in guest.external]
@@ -182,7 +183,7 @@ class ExternalChangePolicy:
         return bool(changed)
 
     def _count_vcpus(self, guest: Guest, now: cputune.Cputune) -> None:
-        """Add the pins of vCPUs that were plugged in to the original ones.
+        """Add the pins of hot-plugged vCPUs to the original settings.
 
         The agent writes to new vCPUs only once they are expected, so their
         present pins are the original ones.

@@ -13,7 +13,7 @@
 """What libvirt's events say about one run of a guest.
 
 Events come late, also those of the agent's own writes, and a write of the
-agent may come just after an external one: then only the event tells of the
+agent may come just after an external one: then only the event reports the
 external value.
 """
 

@@ -244,16 +244,16 @@ class Guest:
             )
 
     def forbid_lock_free_weights(self) -> None:
-        """Have windows wait for ``lock``, which the caller holds.
+        """Make windows wait for ``lock``, which the caller holds.
 
-        Until a window has written under ``lock`` again.
+        They wait until one of them has written while it held ``lock``.
         """
         with self.state_lock:
             self.lock_free_weights = frozenset()
 
     @property
     def uses_weight_file(self) -> bool:
-        """Whether the weight file is known to be the one of this run."""
+        """Whether libvirt is known to read the weight from ``weight_file``."""
         return self.weight_file is not None and self.weight_file.proven
 
     def may_be_agents_shares(self, shares: int | None) -> bool:

@@ -16,7 +16,7 @@ import threading
 
 
 class WritePermission:
-    """Whether the agent may write, whichever guest.
+    """Whether the agent may write at all, and which servers it may not write.
 
     :ivar dry_run: whether nothing is ever written.
     :ivar paused: whether an operator has paused the agent.
@@ -35,5 +35,5 @@ class WritePermission:
 
     @property
     def open(self) -> bool:
-        """Whether guests may be written."""
+        """Whether guests may be written: no dry run, pause or shutdown."""
         return not (self.dry_run or self.paused or self.ending.is_set())

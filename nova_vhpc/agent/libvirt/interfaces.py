@@ -73,12 +73,12 @@ def choose(
 ) -> Mapping[str, str]:
     """Choose the NICs that must move to a claimed bridge.
 
-    One claim binds one NIC: number ``uplink_nic``, or the last. More
-    claims bind as many NICs: from that number on, or the last ones. A NIC
-    that is on a claimed bridge already stays there.
+    One claim binds the NIC with the index ``uplink_nic``, or the last NIC.
+    Several claims bind as many NICs: from that index on, or the last ones. A
+    NIC that is already on a claimed bridge stays there.
 
     :param bridges: bridges of the uplinks that the server has claimed.
-    :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
+    :param uplink_nic: ``vhpc:uplink_nic``, from 0; None if it is not set.
     :returns: bridge by MAC address, for the NICs that must move.
     :raises UnsupportedError: the guest has fewer NICs than claims.
     """

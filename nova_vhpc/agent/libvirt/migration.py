@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tell whether a domain is being migrated, from here or to here."""
+"""Find out whether a domain is being migrated from or to this host."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ import libvirt
 def leaves(domain: Any) -> bool:
     """Return whether a job migrates the domain to another host.
 
-    Any unbounded job counts: libvirt tells the kind of a job only in
-    statistics for which it must ask QEMU.
+    Any unbounded job counts: libvirt reports the kind of a job only in
+    statistics for which it must query QEMU.
 
     :raises libvirt.libvirtError: libvirt cannot say.
     """

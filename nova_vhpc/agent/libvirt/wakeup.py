@@ -13,9 +13,9 @@
 """Keep a libvirt call that hangs from delaying calls of other threads.
 
 Of all threads that call over one connection, the first one sends and receives
-for all until its own answer arrives. libvirt's client may miss, just after an
-answer to another thread, that this other thread has something more to send;
-the next keep-alive message, due within two seconds, wakes it up. Beside one
+for all threads until its own answer arrives. Just after it has received the
+answer to another thread's call, it may miss that thread's next call, which is
+then sent with the next keep-alive message, due within two seconds. Beside one
 call that hangs, another thread completed 1 to 4 calls in two seconds (libvirt
 9.0). With small calls of a third thread, as made here, it completes hundreds.
 """
@@ -48,7 +48,7 @@ class ConnectionWakeup:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Make small calls if they are wanted. Return at once; cheap."""
+        """Start small calls in a thread if they are wanted; return at once."""
         self._wake.set()
         with self._lock:
             if self._thread is not None:

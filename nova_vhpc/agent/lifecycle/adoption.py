@@ -34,9 +34,10 @@ LOG = logging.getLogger(__name__)
 
 
 def sync_every(info: domain_xml.DomainInfo, others: int) -> int:
-    """Return every how many ticks to read the synchronisation latency.
+    """Return the number of ticks between two reads of the latency.
 
-    It is read in each tick for parallel guests, whose slices depend on it.
+    The synchronisation latency of parallel guests is read in each tick (1),
+    because their time slices depend on it.
 
     :param others: number of ticks for all other guests.
     """
@@ -205,9 +206,9 @@ class Adoption:
 def _repin(domain: Any, now: cputune.Cputune, online: frozenset[int]) -> bool:
     """Return whether a guest that the agent has not written may be pinned.
 
-    Nova makes the live XML that it migrates the persistent one, too. Thus
-    ``<vcpupin>`` elements of an agent may stand in both for good; pins to all
-    CPUs that Nova gives to guests are therefore not taken for pinning.
+    Nova stores the live XML of a server that it has migrated as the persistent
+    XML. ``<vcpupin>`` elements of an agent may therefore stay in both. So a
+    guest with pins to all CPUs that Nova gives to guests counts as not pinned.
     """
     info = domain_xml.parse(
         domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)

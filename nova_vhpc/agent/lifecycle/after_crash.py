@@ -65,18 +65,19 @@ class CrashRecovery:
     def forget(self, uuid: str) -> None:
         """Remove the record of a domain that does not run on this host.
 
-        A record that cannot be read is kept for people.
+        A record that cannot be read is kept for the operator.
         """
         self._logged.discard(uuid)
         if not self._permission.dry_run:
             self._restorer.forget(uuid)
 
     def any_unrestored(self) -> bool:
-        """Return whether the journal has a running domain.
+        """Return whether the journal has a record of a domain that runs now.
 
-        An earlier agent may have crashed, and left a domain that this agent
-        has not reached yet. Domains with a newer agent's record were restored
-        without it.
+        Once all guests are restored, such a record is of a domain that an
+        earlier agent left when it crashed, and that this agent has not
+        reached. Records of a newer agent do not count: their domains were
+        restored without them.
         """
         journal, processes = self._restorer.journal, self._restorer.processes
         boot_id = processes.boot_id()
@@ -109,7 +110,7 @@ class CrashRecovery:
         return DRY_RUN if uuid in self._logged else ''
 
     def _needs_restore(self, uuid: str, domain: Any) -> bool:
-        """Return whether an agent has left values in a domain; only read."""
+        """Return whether an agent has left values in a domain."""
         try:
             record = self._restorer.journal.load(uuid)
             if record is not None and record.identity.same_run(

@@ -91,7 +91,7 @@ class RestoreQueue:
 
         If that fails, the guest stays queued.
 
-        :returns: whether nothing is left to do for this agent.
+        :returns: whether the guest is restored or gone, or this is a dry run.
         """
         with self._lock:
             pending = self._add(guest, hold)

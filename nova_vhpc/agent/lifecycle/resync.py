@@ -83,8 +83,8 @@ class Resync:
     def _resync(self, spread_s: float) -> None:
         """Have all domains reconciled.
 
-        :param spread_s: time over which they are spread, in seconds: a tick
-            among a hundred at once would be late.
+        :param spread_s: time over which the reconciles are spread, in seconds,
+            because a hundred at once would delay a tick; 0 for all at once.
         """
         running = {
             domain.UUIDString()

@@ -209,7 +209,7 @@ class Restorer:
     def _close_records(self, domain: Any, evidence: Evidence) -> Outcome:
         """Remove metadata copy and record of a domain that was restored.
 
-        Records that cannot be read are kept for people.
+        Records that cannot be read are kept for the operator.
         """
         uuid, error = domain.UUIDString(), evidence.record_error
         domain_metadata.remove(domain)
@@ -236,7 +236,7 @@ class Restorer:
     def forget(self, uuid: str) -> None:
         """Remove the record of a domain that has stopped.
 
-        A record that cannot be read is kept for people.
+        A record that cannot be read is kept for the operator.
         """
         try:
             self.journal.load(uuid)

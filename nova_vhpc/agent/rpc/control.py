@@ -233,9 +233,9 @@ class ControlClient:
     def _call_with_timeout(
         self, host: str, method: str, version: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call with a time limit of our own.
+        """Call in a thread, and wait for it with a time limit.
 
-        A driver may wait for its broker without a limit.
+        A driver of oslo.messaging may wait for its broker without a limit.
 
         :raises Exception: what the call raised.
         """

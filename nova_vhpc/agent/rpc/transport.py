@@ -164,10 +164,11 @@ def _bounded(
     *,
     deletes_exchange: bool,
 ) -> messaging.Transport:
-    """Return a transport whose broker sends a limited number ahead.
+    """Return a transport with a limit on messages that wait in the agent.
 
-    A flood of messages then waits in the broker, not in the agent's memory.
-    A limit that is configured is kept.
+    RabbitMQ sends at most ``rabbit_qos_prefetch_count`` messages ahead; a
+    flood of messages then waits in the broker, not in the agent's memory. A
+    limit that is configured is kept.
 
     :param make: function of oslo.messaging that makes the transport.
     :param deletes_exchange: whether the broker deletes the exchange with
@@ -231,9 +232,11 @@ def _url_group(
 def _own_url(
     conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
 ) -> str | None:
-    """Return the URL that only notifications have; None without one.
+    """Return the URL of ``[oslo_messaging_notifications]``.
 
-    ``make`` registers its option.
+    :param make: function of oslo.messaging that makes the transport, and that
+        has registered the option.
+    :returns: None if the option is not set, and for the RPC transport.
     """
     if make is not messaging.get_notification_transport:
         return None

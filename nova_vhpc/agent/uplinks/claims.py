@@ -24,8 +24,10 @@ from nova_vhpc.topology import model
 
 
 class Publication(NamedTuple):
-    """What Placement has of this host, and the client to ask it with.
+    """The last publication of this host's uplinks to Placement.
 
+    :ivar client: client for further requests to Placement.
+    :ivar published: outcome of the publication.
     :ivar topology: this host's bridges and uplinks, as last discovered.
     """
 
