@@ -96,7 +96,10 @@ def connect(args: argparse.Namespace) -> Any:
 
 
 def validating(connection: Any) -> None:
-    """Let Nova validate extra specs that are written, if it can."""
+    """Have Nova validate the extra specs that it is sent, if it can.
+
+    Nova does so from compute API microversion 2.86 on.
+    """
     from openstack import utils
 
     compute = connection.compute

@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _cleaning_up() -> Iterator[None]:
-    """A signal that ends the run lets it clean up first.
+    """Let a run that a signal ends clean up first.
 
     Brokers, guests, bridges and control groups must not stay behind.
     """

@@ -72,7 +72,7 @@ class _NotWritten:
     def __call__(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            # A bug of ours: the usual traceback helps to find it.
+            # A bug in nova-vhpc: the usual traceback helps to find it.
             self._usual(record)
             return
         # Not oslo.log's formatter, which would append this exception.

@@ -36,7 +36,7 @@ _NOT_LISTED = (nova_api.GROUP,)
 
 
 def find(conf: cfg.ConfigOpts) -> list[str]:
-    """Return one sentence for each unknown option or group of ours.
+    """Return one sentence for each unknown option or group of nova-vhpc.
 
     A file that cannot be read is skipped: oslo.config reports the files that
     it needs.

@@ -40,7 +40,10 @@ _COUNTER_STRIDE_BYTES = 64
 
 
 class ProgressError(errors.LabError):
-    """A guest's progress page cannot be read; says whose and why."""
+    """A guest's progress page cannot be read.
+
+    The message names the process of the guest's QEMU and the reason.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ Run as ``python -m nova_vhpc.testbed.supervisor ROOT``, by
 
 The line ``start`` on standard input starts a libvirtd; the answer is its pid.
 A JSON list names something to clean up at the end, see :func:`clean_up`; with
-``done`` before it, the owner has cleaned that up itself, and it may belong to
-somebody else by now. At end of file or SIGTERM the supervisor cleans up and
+``done`` before it, the owner has cleaned that up itself, and another process
+may own it by now. At end of file or SIGTERM the supervisor cleans up and
 exits.
 """
 

@@ -135,7 +135,7 @@ class GuestSet:
         """Pin the vCPUs of these guests to one CPU each in a ``with`` block.
 
         Not by libvirt: a ``<vcpupin>`` would stay in the domain's XML, and an
-        agent does not manage guests that somebody else has pinned.
+        agent does not pin guests that are pinned already.
         """
         turn = itertools.cycle(self.cpus)
         with self._placed(
