@@ -110,10 +110,11 @@ OPTS: list[Any] = [
             ('override', "the agent's value is written again"),
         ],
         mutable=True,
-        help='What to do when somebody else changes a value of a managed '
-        'server, for example with virsh schedinfo. Both are logged. Keep '
-        'respect where operators or other tools tune servers by hand; set '
-        'override if nothing but the agent should ever decide.',
+        help='What to do after an external change: a value of a managed '
+        'server was set by anything but the agent, for example with virsh '
+        'schedinfo. Both are logged. Keep respect where operators or other '
+        'tools tune servers by hand; set override if only the agent may '
+        'decide.',
     ),
     cfg.StrOpt(
         'window_weights',
@@ -248,8 +249,8 @@ OPTS: list[Any] = [
         "uplinks' bridges, whatever network they were booted on. Turn it on "
         'if guests are on Linux bridges and the claim must decide which way '
         'packets take. os-vif and Neutron do not notice the change, so the '
-        'bridges must reach the same networks. The agent undoes it when it '
-        'stops.',
+        'bridges must reach the same networks. The agent restores the NICs '
+        'when it stops.',
     ),
     cfg.StrOpt(
         'cgroup_root',

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Values of a managed server that somebody else changes."""
+"""External changes of a managed server."""
 
 import contextlib
 import io
