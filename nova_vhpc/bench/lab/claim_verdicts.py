@@ -13,10 +13,11 @@
 
 """Judge the papers' claims by the figures that the lab measured.
 
-Each function reads the JSON of ``nova-vhpc-bench lab --claims`` and returns
-the verdict on one claim. It raises KeyError, TypeError or ValueError if the
-figures for that claim are missing. A claim is decided only if the verdict is
-the same in the whole confidence range (:mod:`nova_vhpc.bench.lab.confidence`).
+Each function or :class:`WorkChange` reads the JSON of
+``nova-vhpc-bench lab --claims`` and returns the verdict on one claim. It
+raises KeyError, TypeError or ValueError if the figures for that claim are
+missing. A claim is decided only if the verdict is the same in the whole
+confidence range (:mod:`nova_vhpc.bench.lab.confidence`).
 """
 
 import dataclasses
@@ -59,56 +60,79 @@ def _gain(
     return confidence.range_of_ratios(by_setting[setting], by_setting[base])
 
 
-def _decided(
-    measured: confidence.ConfidenceRange,
-    rule: Callable[[float], str],
-    text: str,
-) -> ClaimVerdict:
-    """Apply a rule to a range; undecided if the range's ends differ."""
-    return ClaimVerdict(measured.decide(rule, UNDECIDED), text)
+Rule = Callable[[confidence.ConfidenceRange], str]
+"""Returns the outcome for a measured range."""
 
 
-def _at_least(least: float, partly: float) -> Callable[[float], str]:
+def _at_least(least: float, partly: float = math.inf) -> Rule:
     """Return the rule: holds from ``least`` on, in part from ``partly`` on."""
 
-    def rule(value: float) -> str:
+    def outcome(value: float) -> str:
         if value >= least:
             return HOLDS
         return PARTLY if value >= partly else FAILS
 
-    return rule
+    return lambda measured: measured.decide(outcome, UNDECIDED)
 
 
-def _small_loss(
-    change: confidence.ConfidenceRange, most: float, text: str
-) -> ClaimVerdict:
-    """Judge the claim that there is a loss, but a small one.
+def _small_loss(most: float) -> Rule:
+    """Return the rule: there is a loss, but a small one.
 
-    It holds in part if there is hardly any loss, or a small gain.
+    The claim holds in part if there is hardly any loss, or a small gain.
 
-    :param change: relative change of the work done.
     :param most: largest loss that is still small, as a fraction.
     """
     gain = 0.05
 
-    def rule(change: float) -> str:
+    def outcome(change: float) -> str:
         if not -most <= change <= gain:
             return FAILS
         return HOLDS if change < -0.01 else PARTLY
 
-    if change.low < -most and change.high > gain:
-        # The claim fails at both ends of the range, for opposite reasons.
-        return ClaimVerdict(UNDECIDED, text)
-    return _decided(change, rule, text)
+    def rule(change: confidence.ConfidenceRange) -> str:
+        if change.low < -most and change.high > gain:
+            # The claim fails at both ends of the range, for opposite reasons.
+            return UNDECIDED
+        return change.decide(outcome, UNDECIDED)
+
+    return rule
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkChange:
+    """Judges a claim by how much more work a setting lets guests do.
+
+    :ivar experiment: name of the experiment.
+    :ivar figure: name of the guests whose work is compared.
+    :ivar setting: the setting that the claim is about.
+    :ivar base: the setting to compare with.
+    :ivar rule: judges the relative change of the work.
+    :ivar text: the figure for readers, with {} for the change.
+    """
+
+    experiment: str
+    figure: str
+    setting: str
+    base: str
+    rule: Rule
+    text: str
+
+    def __call__(self, document: Document) -> ClaimVerdict:
+        """Return the verdict on the claim."""
+        change = _gain(
+            document, self.experiment, self.figure, self.setting, self.base
+        ).relative_change()
+        return ClaimVerdict(
+            self.rule(change), self.text.format(change.text('+.0%'))
+        )
 
 
 def latency(document: Document) -> ClaimVerdict:
     """Judge: a shorter time slice means a lower spinlock latency."""
     waits = document['claims']['slices']['wait_ms']
     change = _gain(document, 'slices', 'wait_ms', '4', '100')
-    return _decided(
-        change,
-        lambda part: HOLDS if part < 0.5 else FAILS,
+    return ClaimVerdict(
+        change.decide(lambda part: HOLDS if part < 0.5 else FAILS, UNDECIDED),
         f'mean wait per run {waits["100"]:.1f} ms with slices of 100 ms, '
         f'{waits["4"]:.1f} ms with 4 ms, {waits["2"]:.1f} ms with 2 ms; 4 ms '
         f'over 100 ms {change.text(".2f")}' + _correlation(document),
@@ -168,14 +192,13 @@ def performance(document: Document) -> ClaimVerdict:
     best = max(work, key=lambda key: work[key])
     gain = _gain(document, 'slices', 'a', best, '100')
 
-    def rule(times: float) -> str:
+    def outcome(times: float) -> str:
         if times < 1.5:
             return FAILS
         return HOLDS if float(best) <= 8 else PARTLY
 
-    return _decided(
-        gain,
-        rule,
+    return ClaimVerdict(
+        gain.decide(outcome, UNDECIDED),
         'progress of three barrier guests, relative to no quota: '
         + ', '.join(
             f'{work[key]:.2f} at {key} ms'
@@ -245,9 +268,8 @@ def atc(document: Document) -> ClaimVerdict:
         document, 'clusters', 'efficiencies'
     )
     gain = confidence.range_of_ratios(atc_values, stock)
-    return _decided(
-        gain,
-        _at_least(1.5, 1.5),
+    return ClaimVerdict(
+        _at_least(1.5)(gain),
         f'efficiency under atc to the letter {gain.text(".2f")} times that '
         'under stock, under gang windows '
         f'{confidence.range_of_ratios(default, stock).text(".2f")} times '
@@ -260,75 +282,55 @@ def non_parallel(document: Document) -> ClaimVerdict:
     stock, atc_values, default = _side_by_side(document, 'hogs', 'others')
     change = confidence.range_of_ratios(atc_values, stock).relative_change()
     gang_change = confidence.range_of_ratios(default, stock).relative_change()
-    return _decided(
-        change,
-        lambda gain: HOLDS if gain >= -0.1 else FAILS,
+    return ClaimVerdict(
+        _at_least(-0.1)(change),
         f'work of two hogs {change.text("+.0%")} under atc, '
-        f'{gang_change.text("+.0%")} under '
-        'gang windows, against stock',
+        f'{gang_change.text("+.0%")} under gang windows, against stock',
     )
 
 
-def memory(document: Document) -> ClaimVerdict:
-    """Judge: short slices cost memory-bound programs a little."""
-    change = _gain(document, 'memory', 'stream', '4', '100').relative_change()
-    return _small_loss(
-        change,
-        0.1,
-        f'stream {change.text("+.0%")} with slices of 4 ms against 100 ms',
-    )
+MEMORY = WorkChange(
+    *('memory', 'stream', '4', '100'),
+    _small_loss(0.1),
+    'stream {} with slices of 4 ms against 100 ms',
+)
+"""Short slices cost memory-bound programs a little."""
 
+IO_HEAVY = WorkChange(
+    *('talk', 'cg', '4', '100'),
+    _at_least(0.5, 0.1),
+    'allreduce {} with slices of 4 ms against 100 ms',
+)
+"""Short slices nearly double programs that communicate much."""
 
-def io_heavy(document: Document) -> ClaimVerdict:
-    """Judge: short slices nearly double programs that communicate much."""
-    gain = _gain(document, 'talk', 'cg', '4', '100').relative_change()
-    return _decided(
-        gain,
-        _at_least(0.5, 0.1),
-        f'allreduce {gain.text("+.0%")} with slices of 4 ms against 100 ms',
-    )
+IO_LIGHT = WorkChange(
+    *('talk', 'ep', '4', '100'),
+    _small_loss(0.2),
+    'cpi {} with slices of 4 ms against 100 ms',
+)
+"""Short slices cost programs without communication a little."""
 
+POOL_HEAVY = WorkChange(
+    *('pool', 'cg', 'pools', 'none'),
+    _at_least(0.5, 0.1),
+    'allreduce {} in a pool of its own, against no pools',
+)
+"""An I/O pool nearly doubles programs that communicate much."""
 
-def io_light(document: Document) -> ClaimVerdict:
-    """Judge: short slices cost programs without communication a little."""
-    change = _gain(document, 'talk', 'ep', '4', '100').relative_change()
-    return _small_loss(
-        change,
-        0.2,
-        f'cpi {change.text("+.0%")} with slices of 4 ms against 100 ms',
-    )
+POOL_LIGHT = WorkChange(
+    *('pool', 'ep', 'pools', 'none'),
+    _at_least(-0.05),
+    'cpi {} in the computing pool, against no pools',
+)
+"""Programs without communication lose nothing by an I/O pool."""
 
-
-def pool_heavy(document: Document) -> ClaimVerdict:
-    """Judge: an I/O pool nearly doubles programs that communicate much."""
-    gain = _gain(document, 'pool', 'cg', 'pools', 'none').relative_change()
-    return _decided(
-        gain,
-        _at_least(0.5, 0.1),
-        f'allreduce {gain.text("+.0%")} in a pool of its own, against no '
-        'pools',
-    )
-
-
-def pool_light(document: Document) -> ClaimVerdict:
-    """Judge: programs without communication lose nothing by an I/O pool."""
-    change = _gain(document, 'pool', 'ep', 'pools', 'none').relative_change()
-    return _decided(
-        change,
-        lambda gain: HOLDS if gain >= -0.05 else FAILS,
-        f'cpi {change.text("+.0%")} in the computing pool, against no pools',
-    )
-
-
-def spare_cpu(document: Document) -> ClaimVerdict:
-    """Judge: a spare CPU for packets makes programs a third faster."""
-    gain = _gain(document, 'spare', 'cg', 'spare', 'none').relative_change()
-    return _decided(
-        gain,
-        _at_least(0.25, 0.1),
-        f'allreduce {gain.text("+.0%")} with a CPU for the packets, against '
-        'one that another guest keeps busy',
-    )
+SPARE_CPU = WorkChange(
+    *('spare', 'cg', 'spare', 'none'),
+    _at_least(0.25, 0.1),
+    'allreduce {} with a CPU for the packets, against one that another guest '
+    'keeps busy',
+)
+"""A spare CPU for packets makes programs a third faster."""
 
 
 def needs_hosts(document: Document) -> ClaimVerdict:
@@ -344,9 +346,8 @@ def linear(document: Document) -> ClaimVerdict:
     two, four = (
         _gain(document, 'scaling', 'ep', vcpus, '1') for vcpus in '24'
     )
-    return _decided(
-        two,
-        _at_least(1.8, 1.8),
+    return ClaimVerdict(
+        _at_least(1.8)(two),
         f'cpi: {two.text(".2f")} times with 2 vCPUs, {four.text(".2f")} '
         'with 4, on two CPUs',
     )
@@ -358,9 +359,8 @@ def paradigms(document: Document) -> ClaimVerdict:
         confidence.range_of(document['mixes'][mix]['stock']['efficiencies'])
         for mix in ('clusters', 'network')
     )
-    return _decided(
-        messages.ratio_to(threads),
-        _at_least(1.5, 1.5),
+    return ClaimVerdict(
+        _at_least(1.5)(messages.ratio_to(threads)),
         f'efficiency under stock Linux: {messages.text(".2f")} with messages '
         f'between guests (twice over-committed), {threads.text(".2f")} with '
         'spinning threads (three times)',

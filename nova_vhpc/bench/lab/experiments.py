@@ -19,6 +19,7 @@ differs. :mod:`nova_vhpc.bench.lab.paper_claims` writes the page.
 
 import dataclasses
 import datetime
+import functools
 import random
 import statistics
 import time
@@ -27,18 +28,19 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench.lab import (
-    clock_error,
-    confidence,
-    mixes,
-    runner,
-)
+from nova_vhpc.bench.lab import clock_error, confidence, mixes, runner
 from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed import guest
 from nova_vhpc.testbed.image import GuestImage
 
 Rounds = dict[str, dict[str, list[float]]]
 """Results of one experiment by figure and setting: one value per round."""
+
+Experiment = Callable[
+    [GuestSet, runner.Timing, int, Callable[[str], None]], tuple[Any, Rounds]
+]
+"""Takes guests, timing, rounds and what reports progress; returns the medians
+and the results by round."""
 
 SLICES_MS = (100, 50, 20, 8, 4, 2)
 """Time slices to measure, in ms; libvirt accepts none below 1 ms."""
@@ -114,42 +116,31 @@ def measure(
     claims: dict[str, Any] = {}
     rounds_by_experiment: dict[str, Rounds] = {}
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-    with GuestSet(_THREE, image, cpus) as guest_set:
-        claims['slices'], rounds_by_experiment['slices'] = _slices(
-            guest_set, SLICES_MS, 1 / 3, timing, rounds, {'a': 'abc'}, say
-        )
-    with GuestSet(_TALK, image, cpus) as guest_set:
-        claims['talk'], rounds_by_experiment['talk'] = _slices(
-            guest_set,
-            TALK_SLICES_MS,
-            1 / 2,
-            timing,
-            rounds,
-            {'cg': ('p0', 'p1'), 'ep': 'ef'},
-            say,
-        )
-        claims['pool'], rounds_by_experiment['pool'] = _pool(
-            guest_set, timing, rounds, say
-        )
-    with GuestSet(_MEMORY, image, cpus) as guest_set:
-        claims['memory'], rounds_by_experiment['memory'] = _slices(
-            guest_set,
-            TALK_SLICES_MS,
-            1 / 2,
-            timing,
-            rounds,
-            {'stream': 'st', 'cpi': 'ef'},
-            say,
-        )
-    with GuestSet(_PACKETS, image, cpus) as guest_set:
-        claims['spare'], rounds_by_experiment['spare'] = _spare(
-            guest_set, timing, rounds, say
-        )
-    with GuestSet(_SCALING, image, cpus) as guest_set:
-        claims['scaling'], rounds_by_experiment['scaling'] = _scaling(
-            guest_set, timing, rounds
-        )
-        say(f'scaling {claims["scaling"]}')
+    slices = functools.partial(
+        _slices, slices_ms=SLICES_MS, share=1 / 3, groups={'a': 'abc'}
+    )
+    talk_slices = functools.partial(
+        _slices, slices_ms=TALK_SLICES_MS, share=1 / 2
+    )
+    talk = functools.partial(
+        talk_slices, groups={'cg': ('p0', 'p1'), 'ep': 'ef'}
+    )
+    memory = functools.partial(
+        talk_slices, groups={'stream': 'st', 'cpi': 'ef'}
+    )
+    experiments: tuple[tuple[mixes.Mix, dict[str, Experiment]], ...] = (
+        (_THREE, {'slices': slices}),
+        (_TALK, {'talk': talk, 'pool': _pool}),
+        (_MEMORY, {'memory': memory}),
+        (_PACKETS, {'spare': _spare}),
+        (_SCALING, {'scaling': _scaling}),
+    )
+    for mix, by_name in experiments:
+        with GuestSet(mix, image, cpus) as guest_set:
+            for name, experiment in by_name.items():
+                claims[name], rounds_by_experiment[name] = experiment(
+                    guest_set, timing, rounds, say
+                )
     claims['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
     claims['when'] = dict.fromkeys(claims, when)
     claims['rounds'] = rounds_by_experiment
@@ -158,12 +149,12 @@ def measure(
 
 def _slices(
     guest_set: GuestSet,
-    slices_ms: tuple[int, ...],
-    share: float,
     timing: runner.Timing,
     rounds: int,
-    groups: Mapping[str, Any],
     say: Callable[[str], None],
+    slices_ms: tuple[int, ...],
+    share: float,
+    groups: Mapping[str, Any],
 ) -> tuple[dict[str, Any], Rounds]:
     """Measure work and wait by time slice.
 
@@ -201,11 +192,7 @@ def _slices(
         }
     }
     for group in groups:
-        by_slice = results[group]
-        result[group] = {
-            key: _ratio(values, by_slice['none'])
-            for key, values in by_slice.items()
-        }
+        result[group] = _ratios(results[group], 'none')
     return result, results
 
 
@@ -287,6 +274,16 @@ def _keep(results: Rounds, figure: str, setting: str, value: float) -> None:
     by_setting.setdefault(setting, []).append(round(value, 3))
 
 
+def _ratios(
+    by_setting: Mapping[str, list[float]], base: str
+) -> dict[str, float | None]:
+    """Return the median ratio of each setting to the base setting."""
+    return {
+        setting: _ratio(values, by_setting[base])
+        for setting, values in by_setting.items()
+    }
+
+
 def _ratio(values: list[float], base: list[float]) -> float | None:
     """Return the median ratio; None if there is no round to compare."""
     try:
@@ -299,20 +296,12 @@ def _set_slice(
     guest_set: GuestSet, slice_ms: int | None, share: float
 ) -> None:
     """Set the time slice of all guests; None removes the quota."""
+    period_us = 100_000 if slice_ms is None else round(slice_ms * 1000 / share)
     for running in guest_set.guests.values():
-        parameters = (
-            {'vcpu_quota': -1, 'vcpu_period': 100_000}
-            if slice_ms is None
-            else {
-                'vcpu_quota': -1,
-                'vcpu_period': round(slice_ms * 1000 / share),
-            }
-        )
-        running.domain.setSchedulerParametersFlags(parameters, _LIVE)
+        write = running.domain.setSchedulerParametersFlags
+        write({'vcpu_quota': -1, 'vcpu_period': period_us}, _LIVE)
         if slice_ms is not None:
-            running.domain.setSchedulerParametersFlags(
-                {'vcpu_quota': slice_ms * 1000}, _LIVE
-            )
+            write({'vcpu_quota': slice_ms * 1000}, _LIVE)
 
 
 def _schedstat(guest_set: GuestSet) -> tuple[int, int]:
@@ -325,7 +314,10 @@ def _schedstat(guest_set: GuestSet) -> tuple[int, int]:
 
 
 def _scaling(
-    guest_set: GuestSet, timing: runner.Timing, rounds: int
+    guest_set: GuestSet,
+    timing: runner.Timing,
+    rounds: int,
+    say: Callable[[str], None],
 ) -> tuple[dict[str, float | None], Rounds]:
     """Measure each guest alone, relative to the guest with one vCPU."""
     results: Rounds = {}
@@ -335,8 +327,6 @@ def _scaling(
                 time.sleep(0.1)
                 rate = guest_set.measure(timing.alone_s)[name]
                 _keep(results, 'ep', name.removeprefix('c'), rate)
-    by_vcpus = results['ep']
-    return {
-        vcpus: _ratio(values, by_vcpus['1'])
-        for vcpus, values in by_vcpus.items()
-    }, results
+    ratios = _ratios(results['ep'], '1')
+    say(f'scaling {ratios}')
+    return ratios, results

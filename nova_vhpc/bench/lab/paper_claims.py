@@ -94,7 +94,7 @@ PAPER_CLAIMS = (
         'Short slices cost programs that are bound by memory a little',
         'ATC, section III.C, figure 9',
         '"slight performance degradation" of stream',
-        claim_verdicts.memory,
+        claim_verdicts.MEMORY,
         'More switches, colder caches: where guests are emulated, their '
         'emulation is what they are bound by, and not memory.',
     ),
@@ -102,7 +102,7 @@ PAPER_CLAIMS = (
         'Short slices nearly double programs that communicate much',
         'I/O perception, table IV (CG: 148 to 289 Mop/s)',
         '+95% with slices of 0.5 ms against 30 ms',
-        claim_verdicts.io_heavy,
+        claim_verdicts.IO_HEAVY,
         'On Linux a guest that a packet wakes up runs soon whatever the '
         'slice; programs that poll keep their CPU anyway.',
     ),
@@ -110,14 +110,14 @@ PAPER_CLAIMS = (
         'Short slices cost programs that do not communicate a little',
         'I/O perception, table IV (EP: 36.3 to 32.3 Mop/s)',
         '-11% with slices of 0.5 ms against 30 ms',
-        claim_verdicts.io_light,
+        claim_verdicts.IO_LIGHT,
         'More switches, colder caches.',
     ),
     PaperClaim(
         'An I/O pool nearly doubles programs that communicate much',
         'I/O perception, table IV (CG: 148 to 269 Mop/s)',
         '+81% with pools, against the stock scheduler',
-        claim_verdicts.pool_heavy,
+        claim_verdicts.POOL_HEAVY,
         'In a pool of its own a guest that a packet wakes up does not meet '
         'programs that compute. Linux lets it get ahead of them anyway, so '
         'there is less to gain than on Xen.',
@@ -126,7 +126,7 @@ PAPER_CLAIMS = (
         'Programs that do not communicate lose nothing by an I/O pool',
         'I/O perception, table IV (EP: 36.3 to 36.5 Mop/s)',
         'no change with pools, against the stock scheduler',
-        claim_verdicts.pool_light,
+        claim_verdicts.POOL_LIGHT,
         'They stay in the computing pool, on as many CPUs as were their '
         'share before.',
     ),
@@ -149,7 +149,7 @@ PAPER_CLAIMS = (
         'Programs are a third faster with a CPU to spare for packets',
         "HPCVirt'09, section 6.4, 8x1 against 2x4",
         '30 to 35% faster',
-        claim_verdicts.spare_cpu,
+        claim_verdicts.SPARE_CPU,
         'Packets are carried by threads of the host. Linux lets them get '
         'ahead of a guest that computes, as they sleep in between; on Xen '
         'they waited for their turn.',

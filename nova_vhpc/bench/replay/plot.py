@@ -13,6 +13,7 @@
 """Draw a replay: measured and predicted I/O, phases and moves."""
 
 import argparse
+import itertools
 import math
 import pathlib
 from typing import Any
@@ -32,6 +33,14 @@ OUTSIDE = '#d8dee4'
 IO_PHASE = '#6b3fa0'
 WRONG = '#8c1c3f'
 RIGHT = '#e6f2e6'
+
+BESIDE: dict[str, Any] = {
+    'rotation': 0,
+    'ha': 'right',
+    'va': 'center',
+    'fontsize': 9,
+}
+"""Style of a panel's label: beside it, to be read without turning."""
 
 MOST_VMS = 8
 """Greatest number of VMs that are drawn; more would not be legible."""
@@ -147,11 +156,10 @@ def _count(number: int, noun: str) -> str:
 def _runs(values: tuple[Any, ...]) -> list[tuple[int, int, Any]]:
     """Return start, end and value of each run of equal values."""
     runs: list[tuple[int, int, Any]] = []
-    start = 0
-    for index in range(1, len(values) + 1):
-        if index == len(values) or values[index] != values[start]:
-            runs.append((start, index, values[start]))
-            start = index
+    end = 0
+    for value, equal_values in itertools.groupby(values):
+        start, end = end, end + len(list(equal_values))
+        runs.append((start, end, value))
     return runs
 
 
@@ -170,16 +178,16 @@ def _pool_strip(axis: Any, rule: str, replay: Replay, shown: bool) -> None:
     low, high = 0.06, 0.72
     for start, end, phase in _runs(replay.phases):
         if phase == model.Phase.IO:
-            _span(axis, start, end, 0.82, 0.96, IO_PHASE)
+            _span(axis, start, end, ymin=0.82, ymax=0.96, color=IO_PHASE)
     members = tuple(
         zip(*(line.in_io_pool for line in replay.vms.values()), strict=True)
     )
     shares = tuple(sum(inside) / len(inside) for inside in members)
-    _span(axis, 0, len(shares), low, high, OUTSIDE)
+    _span(axis, 0, len(shares), ymin=low, ymax=high, color=OUTSIDE)
     for start, end, share in _runs(shares):
         if share:
             edge = low + share * (high - low)
-            _span(axis, start, end, low, edge, IN_IO_POOL)
+            _span(axis, start, end, ymin=low, ymax=edge, color=IN_IO_POOL)
     for move in replay.moves:
         axis.axvline(move.period * SECONDS, 0.0, 0.78, color='#333333', lw=0.7)
     axis.set_ylabel(
@@ -187,19 +195,14 @@ def _pool_strip(axis: Any, rule: str, replay: Replay, shown: bool) -> None:
         f'{replay.io_phase_fraction:.0%} in I/O phase\n'
         f'{_count(len(replay.moves), "move")}, '
         f'{replay.io_fraction:.0%} in I/O pool',
-        rotation=0,
-        ha='right',
-        va='center',
-        fontsize=9,
+        **BESIDE,
         fontweight='bold' if shown else 'normal',
     )
 
 
-def _span(
-    axis: Any, start: int, end: int, low: float, high: float, colour: str
-) -> None:
-    """Colour periods between two heights of a strip, 0..1."""
-    axis.axvspan(start * SECONDS, end * SECONDS, low, high, color=colour, lw=0)
+def _span(axis: Any, start: int, end: int, **style: Any) -> None:
+    """Colour periods; see matplotlib's ``axvspan`` for the style."""
+    axis.axvspan(start * SECONDS, end * SECONDS, lw=0, **style)
 
 
 def _events_panel(axis: Any, name: str, line: VmLine) -> None:
@@ -210,13 +213,7 @@ def _events_panel(axis: Any, name: str, line: VmLine) -> None:
     times = [index * SECONDS for index in range(len(line.events) + 1)]
     for start, end, inside in _runs(line.in_io_pool):
         if inside:
-            axis.axvspan(
-                start * SECONDS,
-                end * SECONDS,
-                color=IN_IO_POOL,
-                alpha=0.16,
-                lw=0,
-            )
+            _span(axis, start, end, color=IN_IO_POOL, alpha=0.16)
     axis.stairs(
         [value or 0.0 for value in line.events],
         times,
@@ -231,13 +228,7 @@ def _events_panel(axis: Any, name: str, line: VmLine) -> None:
         numbers = [math.nan if value is None else value for value in values]
         axis.step(times[:-1], numbers, where='post', **style)
     axis.set_ylim(bottom=0)
-    axis.set_ylabel(
-        f'{name}\nI/O events\nper 100 ms',
-        rotation=0,
-        ha='right',
-        va='center',
-        fontsize=9,
-    )
+    axis.set_ylabel(f'{name}\nI/O events\nper 100 ms', **BESIDE)
     axis.tick_params(axis='x', bottom=False, labelbottom=False)
     for side in ('top', 'right'):
         axis.spines[side].set_visible(False)
@@ -255,19 +246,11 @@ def _hits_strip(axis: Any, line: VmLine) -> None:
     )
     for start, end, hit in _runs(hits):
         if hit is not None:
-            axis.axvspan(
-                start * SECONDS,
-                end * SECONDS,
-                color=RIGHT if hit else WRONG,
-                lw=0,
-            )
+            _span(axis, start, end, color=RIGHT if hit else WRONG)
     precision = line.precision
     axis.set_ylabel(
         'state predicted: '
         + ('never' if precision is None else f'{precision:.0%} right'),
-        rotation=0,
-        ha='right',
-        va='center',
-        fontsize=8,
+        **{**BESIDE, 'fontsize': 8},
         color='#555555',
     )
