@@ -144,22 +144,11 @@ def summarise(
             'speedups': {c: round(s, 3) for c, s in speedups.items()},
             'loss': 0.0,
             'runs': len(done),
-            'progress': {
-                one.name: round(
-                    statistics.median(run.progress[one.name] for run in done),
-                    4,
-                )
-                for one in mix.guests
-            },
+            'progress': _guest_medians(mix, [run.progress for run in done], 4),
         }
         late = [r.window_late_us for r in done if r.window_late_us is not None]
         if any(run.cpus for run in done):
-            entry['cpus'] = {
-                one.name: round(
-                    statistics.median(run.cpus[one.name] for run in done), 3
-                )
-                for one in mix.guests
-            }
+            entry['cpus'] = _guest_medians(mix, [run.cpus for run in done], 3)
         if late:
             entry['window_late_us'] = round(statistics.median(late))
         if any(not one.parallel for one in mix.guests):
@@ -207,6 +196,18 @@ def _medians(mix: mixes.Mix, runs: list[Run]) -> dict[str, float]:
     return {
         cluster: statistics.median(one[cluster] for one in progress)
         for cluster in mix.clusters
+    }
+
+
+def _guest_medians(
+    mix: mixes.Mix, by_run: list[Mapping[str, float]], digits: int
+) -> dict[str, float]:
+    """Return the rounded median of each guest's values of all runs."""
+    return {
+        one.name: round(
+            statistics.median(values[one.name] for values in by_run), digits
+        )
+        for one in mix.guests
     }
 
 

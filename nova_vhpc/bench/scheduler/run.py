@@ -63,15 +63,14 @@ class _Side:
         self.filter = filter_
         self.weigher = weigher
 
-    def place(self, hosts: list[Any], spec: Any) -> tuple[float, list[str]]:
+    def place(self, hosts: list[Any], spec: Any) -> float:
         """Place all members without Nova's handlers.
 
-        :returns: CPU time in seconds, and the chosen hosts.
+        :returns: CPU time in seconds.
         """
         from nova.scheduler import weights
 
         took_s = 0.0
-        chosen = []
         for uuid in list(spec.instance_group.members):
             spec.instance_uuid = uuid
             began_s = time.thread_time()
@@ -85,8 +84,7 @@ class _Side:
             # Nova takes the first host of those with the greatest weight.
             best = max(range(len(hosts)), key=lambda i: raw[i] * factors[i])
             _consume(hosts[best], spec, uuid)
-            chosen.append(hosts[best].host)
-        return took_s, chosen
+        return took_s
 
     def place_by_handlers(self, hosts: list[Any], spec: Any) -> float:
         """Place all members by Nova's filter and weight handlers.
@@ -164,38 +162,44 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
         'policies': {},
     }
 
-    def timed(side: _Side, policy: str, specs: dict[str, str]) -> float:
-        states = cloud.reset()
-        gc.collect()
-        return side.place(states, world.request(members, policy, specs))[0]
-
-    def timed_by_handlers(side: _Side, policy: str) -> float:
-        states = cloud.reset()
-        gc.collect()
-        return side.place_by_handlers(
-            states, world.request(members, policy, world.VHPC_SPECS)
-        )
+    def medians(
+        place: Callable[[_Side, list[Any], Any], float],
+        rounds: int,
+        policy: str,
+        specs: dict[str, str],
+    ) -> tuple[float, float]:
+        """Return the medians of both sides, in us per host, ours first."""
+        times_s: dict[_Side, list[float]] = {ours: [], peer: []}
+        for _ in range(rounds):
+            for side in times_s:
+                states = cloud.reset()
+                gc.collect()
+                spec = world.request(members, policy, specs)
+                times_s[side].append(place(side, states, spec))
+        our_median_s, peer_median_s = map(statistics.median, times_s.values())
+        return our_median_s * per_host, peer_median_s * per_host
 
     per_host = 1e6 / (hosts * members)
     for policy in POLICIES:
         if policy == 'anti-affinity' and members > hosts:
             continue
-        cluster = _in_turns(
-            rounds, timed, ours, peer, policy, world.VHPC_SPECS
+        cluster = medians(_Side.place, rounds, policy, world.VHPC_SPECS)
+        nova_path = medians(
+            _Side.place_by_handlers, 1, policy, world.VHPC_SPECS
         )
-        nova_path = _in_turns(1, timed_by_handlers, ours, peer, policy)
-        unrelated = _in_turns(
-            rounds, timed, ours, peer, policy, world.PLAIN_SPECS
-        )
+        unrelated = medians(_Side.place, rounds, policy, world.PLAIN_SPECS)
+        policy_figures = {
+            'ours_us_per_host': cluster[0],
+            'peer_us_per_host': cluster[1],
+            'ratio': cluster[0] / cluster[1],
+            'unrelated_us_per_host': unrelated[0],
+            'unrelated_ratio': unrelated[0] / unrelated[1],
+            'nova_path_ours_us_per_host': nova_path[0],
+            'nova_path_peer_us_per_host': nova_path[1],
+            'nova_path_ratio': nova_path[0] / nova_path[1],
+        }
         figures['policies'][policy] = {
-            'ours_us_per_host': round(cluster[0] * per_host, 4),
-            'peer_us_per_host': round(cluster[1] * per_host, 4),
-            'ratio': round(cluster[0] / cluster[1], 4),
-            'unrelated_us_per_host': round(unrelated[0] * per_host, 4),
-            'unrelated_ratio': round(unrelated[0] / unrelated[1], 4),
-            'nova_path_ours_us_per_host': round(nova_path[0] * per_host, 4),
-            'nova_path_peer_us_per_host': round(nova_path[1] * per_host, 4),
-            'nova_path_ratio': round(nova_path[0] / nova_path[1], 4),
+            key: round(value, 4) for key, value in policy_figures.items()
         }
     cache.stop()
     uplink_cache.reset()
@@ -208,21 +212,6 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
         policy['unrelated_ratio'] for policy in figures['policies'].values()
     )
     return figures
-
-
-def _in_turns(
-    rounds: int,
-    run: Callable[..., float],
-    ours: _Side,
-    peer: _Side,
-    *arguments: Any,
-) -> tuple[float, float]:
-    """Return the medians of both sides, ours first."""
-    our_times, peer_times = [], []
-    for _ in range(rounds):
-        our_times.append(run(ours, *arguments))
-        peer_times.append(run(peer, *arguments))
-    return statistics.median(our_times), statistics.median(peer_times)
 
 
 def run(args: argparse.Namespace) -> int:
