@@ -126,14 +126,14 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
         request, hosts = ExplainRequest(flavor_name=args.flavor), None
     else:
         request, hosts = read(_load(args.request))
-    overrides: dict[str, Any] = {}
-    if args.group is not None:
-        overrides['group_name'] = args.group
-    if args.members is not None:
-        overrides['members'] = args.members
-    if args.devices is not None:
-        overrides['devices'] = args.devices
-    request = dataclasses.replace(request, **overrides)
+    given = {
+        'group_name': args.group,
+        'members': args.members,
+        'devices': args.devices,
+    }
+    request = dataclasses.replace(
+        request, **{k: v for k, v in given.items() if v is not None}
+    )
     keys = ('vhpc:switch', 'vhpc:rack')
     options = nova_options.NovaOptions()
     if args.request is None or args.config_file:

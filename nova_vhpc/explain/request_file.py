@@ -86,6 +86,10 @@ class ObjectReader:
             raise RequestError(f'{self.where}: {key} is missing')
         return value
 
+    def error(self, key: str, problem: str) -> RequestError:
+        """Return the error that names a value's place and its problem."""
+        return RequestError(f'{self.where}.{key}: {problem}')
+
     def child(self, key: str) -> 'ObjectReader':
         """Return the reader of an inner object; of an empty one if missing."""
         return ObjectReader(self.get(key, {}), f'{self.where}.{key}')
@@ -94,7 +98,7 @@ class ObjectReader:
         """Return the readers of the objects in a list."""
         items = self.get(key)
         if not isinstance(items, list):
-            raise RequestError(f'{self.where}.{key}: must be a list')
+            raise self.error(key, 'must be a list')
         return [
             ObjectReader(item, f'{self.where}.{key}[{number}]')
             for number, item in enumerate(items)
@@ -114,11 +118,9 @@ class ObjectReader:
             or not isinstance(value, int)
             or value < least
         ):
-            raise RequestError(
-                f'{self.where}.{key}: {value!r} is no integer >= {least}'
-            )
+            raise self.error(key, f'{value!r} is no integer >= {least}')
         if value > most:
-            raise RequestError(f'{self.where}.{key}: must be {most} at most')
+            raise self.error(key, f'must be {most} at most')
         return value
 
     def optional(self, key: str, least: int = 0) -> int | None:
@@ -137,9 +139,7 @@ class ObjectReader:
             or not least <= value <= MOST
         ):
             start = f'from {least}' if least > -MOST else 'up'
-            raise RequestError(
-                f'{self.where}.{key}: {value!r} is no number {start} to {MOST}'
-            )
+            raise self.error(key, f'{value!r} is no number {start} to {MOST}')
         return float(value)
 
     def text(self, key: str, default: Any = _MISSING) -> Any:
@@ -148,16 +148,14 @@ class ObjectReader:
         if value is None and default is None:
             return None
         if not isinstance(value, str):
-            raise RequestError(f'{self.where}.{key}: {value!r} is no text')
+            raise self.error(key, f'{value!r} is no text')
         return value
 
     def boolean(self, key: str, default: bool) -> bool:
         """Return true or false; no text or number counts as one."""
         value = self.get(key, default)
         if not isinstance(value, bool):
-            raise RequestError(
-                f'{self.where}.{key}: {value!r} is neither true nor false'
-            )
+            raise self.error(key, f'{value!r} is neither true nor false')
         return value
 
     def choice(
@@ -166,10 +164,8 @@ class ObjectReader:
         """Return one of some words."""
         value = self.get(key, default)
         if value is not default and value not in choices:
-            raise RequestError(
-                f'{self.where}.{key}: {value!r} is not one of: '
-                + ', '.join(choices)
-            )
+            allowed = ', '.join(choices)
+            raise self.error(key, f'{value!r} is not one of: {allowed}')
         return value
 
     def reject_unknown_keys(self) -> None:
@@ -359,9 +355,9 @@ def _flavor(document: Any) -> Flavor:
     specs = {name: str(value) for name, value in extra_specs.values.items()}
     for name, value in specs.items():
         if len(value) > MOST_CHARACTERS:
-            raise RequestError(
-                f'{extra_specs.where}.{name}: has {len(value)} characters; '
-                f'Nova allows {MOST_CHARACTERS}'
+            raise extra_specs.error(
+                name,
+                f'has {len(value)} characters; Nova allows {MOST_CHARACTERS}',
             )
     flavor = Flavor(
         vcpus=reader.integer('vcpus', least=1, most=MOST_VCPUS),
@@ -411,7 +407,7 @@ def _overcommit(reader: ObjectReader) -> Mapping[str, float]:
 def _host(reader: ObjectReader, now_s: float) -> model.Host:
     name = reader.get('name')
     if not isinstance(name, str) or not name:
-        raise RequestError(f'{reader.where}.name: {name!r} is no name')
+        raise reader.error('name', f'{name!r} is no name')
     cpus = reader.integer('cpus')
     used_vcpus = reader.integer('used_vcpus', 0)
     ratio = reader.number('cpu_allocation_ratio', 1.0)
