@@ -61,52 +61,50 @@ def _parser() -> argparse.ArgumentParser:
     openstack.add_arguments(parser)
     commands = parser.add_subparsers(dest='command', required=True)
 
-    one = commands.add_parser(
-        'set', help='write a consistent set of extra specs'
-    )
-    one.add_argument('flavor', help='name or id')
+    def command(name: str, run: Any, about: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=about)
+        command.add_argument('flavor', help='name or id')
+        command.set_defaults(run=run)
+        return command
+
+    set_parser = command('set', _set, 'write a consistent set of extra specs')
     for key in extra_specs.KEYS:
-        one.add_argument(
+        set_parser.add_argument(
             '--' + key.name.replace('_', '-'),
             dest=key.name,
             metavar=key.name.upper(),
             help=f'{key.description} Takes {key.allowed}.'.replace('%', '%%'),
         )
-    one.add_argument(
+    set_parser.add_argument(
         '--physnet',
         help='Neutron physical network that the uplink must be on',
     )
-    one.add_argument(
+    set_parser.add_argument(
         '--alias',
         metavar='NAME[:COUNT]',
         help="PCI alias ([pci] alias in nova.conf) of exported's devices",
     )
-    one.add_argument(
+    set_parser.add_argument(
         '--sriov-ports',
         action='store_true',
         help="exported's devices come with the server's ports instead",
     )
-    _add_writing(one)
-    one.set_defaults(run=_set)
+    _add_writing(set_parser)
 
-    two = commands.add_parser(
-        'unset', help='take all extra specs of nova-vhpc out'
+    unset_parser = command(
+        'unset', _unset, 'take all extra specs of nova-vhpc out'
     )
-    two.add_argument('flavor', help='name or id')
-    two.add_argument(
+    unset_parser.add_argument(
         '--alias',
         metavar='NAME',
         help='also take this PCI alias out, which others may use as well',
     )
-    _add_writing(two)
-    two.set_defaults(run=_unset)
+    _add_writing(unset_parser)
 
-    three = commands.add_parser(
-        'show', help='show them, and whether they fit together'
+    show_parser = command(
+        'show', _show, 'show them, and whether they fit together'
     )
-    three.add_argument('flavor', help='name or id')
-    three.add_argument('--json', action='store_true', help='print JSON')
-    three.set_defaults(run=_show)
+    show_parser.add_argument('--json', action='store_true', help='print JSON')
     return parser
 
 
