@@ -27,7 +27,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 SERVER = Path('/usr/lib/rabbitmq/bin/rabbitmq-server')
@@ -114,12 +113,7 @@ class PrivateRabbitMQ:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(self) -> None:
