@@ -15,13 +15,11 @@
 
 from typing import Any
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc.conf import types
+from nova_vhpc.conf import keystone, types
 
 GROUP = 'vhpc_nova'
-TIMEOUT_S = 30
 
 opts = [
     cfg.Opt(
@@ -85,25 +83,9 @@ in nova.conf if that is not the default.
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the group with keystoneauth's options on ``conf``."""
     conf.register_opts(opts, group=GROUP)
-    loading.register_session_conf_options(conf, GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_adapter_conf_options(conf, GROUP)
-    # By keystoneauth's default, a request waits forever for an answer.
-    conf.set_default('timeout', TIMEOUT_S, group=GROUP)
-    conf.set_default('service_type', 'compute', group=GROUP)
+    keystone.register_opts(conf, GROUP, 'compute')
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Return the group and its options, for the sample file."""
-    return [
-        (
-            GROUP,
-            [
-                *opts,
-                *loading.get_session_conf_options(),
-                *loading.get_auth_common_conf_options(),
-                *loading.get_auth_plugin_conf_options('password'),
-                *loading.get_adapter_conf_options(),
-            ],
-        )
-    ]
+    return [(GROUP, [*opts, *keystone.opts()])]

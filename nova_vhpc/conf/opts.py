@@ -18,8 +18,8 @@ from typing import Any
 
 from nova_vhpc import conf
 
-HELPERS = ('log_format', 'opts', 'types', 'unknown_options')
-"""Modules of this package that have no options."""
+HELPERS = ('keystone', 'log_format', 'opts', 'types', 'unknown_options')
+"""Modules of this package that have no group of options."""
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:

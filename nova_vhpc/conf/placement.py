@@ -19,33 +19,18 @@ from nova.conf unchanged.
 
 from typing import Any
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vhpc.conf import keystone
+
 GROUP = 'placement'
-TIMEOUT_S = 30
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register keystoneauth's session, auth and adapter options."""
-    loading.register_session_conf_options(conf, GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
-    loading.register_adapter_conf_options(conf, GROUP)
-    # By keystoneauth's default, a request waits forever for an answer.
-    conf.set_default('timeout', TIMEOUT_S, group=GROUP)
-    conf.set_default('service_type', 'placement', group=GROUP)
+    keystone.register_opts(conf, GROUP, 'placement')
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Return the group and its options, for the sample file."""
-    return [
-        (
-            GROUP,
-            [
-                *loading.get_session_conf_options(),
-                *loading.get_auth_common_conf_options(),
-                *loading.get_auth_plugin_conf_options('password'),
-                *loading.get_adapter_conf_options(),
-            ],
-        )
-    ]
+    return [(GROUP, keystone.opts())]
