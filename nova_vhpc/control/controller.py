@@ -103,10 +103,7 @@ class Controller:
         )
         sliced = self._slice(
             slices_base.SliceContext(
-                view=view,
-                phases=effective,
-                pins=pinned.pins,
-                in_io_pool=pinned.in_io_pool,
+                view, effective, pinned.pins, pinned.in_io_pool
             ),
             diagnostics,
         )

@@ -304,9 +304,8 @@ class AtcPolicy:
             elif (
                 vm.time_slice_us is not None and vm.workload != _PARALLEL
             ):  # 17
-                choices[vm.uuid] = base.VmSlice(
-                    vm.time_slice_us, reason='specified', specified=True
-                )  # line 18; all others stay at DEFAULT, lines 19-20
+                # Line 18; all others stay at DEFAULT, lines 19-20.
+                choices[vm.uuid] = base.specified(vm.time_slice_us)
         return base.SliceDecision(vms=choices)
 
     def _peers_us(

@@ -69,6 +69,11 @@ class VmSlice:
     own_us: int | None = None
 
 
+def specified(slice_us: int) -> VmSlice:
+    """Return the choice of the slice that the administrator specified."""
+    return VmSlice(slice_us, reason='specified', specified=True)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class SliceDecision:
     """Result of a slice policy.

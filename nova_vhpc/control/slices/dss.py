@@ -58,9 +58,7 @@ class DssPolicy:
         choices: dict[str, base.VmSlice] = {}
         for vm in context.view.vms:
             if vm.time_slice_us is not None:
-                choices[vm.uuid] = base.VmSlice(
-                    vm.time_slice_us, reason='specified', specified=True
-                )
+                choices[vm.uuid] = base.specified(vm.time_slice_us)
                 continue
             rate = self._rates.get(vm.uuid)
             events = vm.sample.io_events

@@ -31,9 +31,7 @@ class FixedPolicy:
             {
                 vm.uuid: base.VmSlice(self._slice_us, reason='fixed')
                 if vm.time_slice_us is None
-                else base.VmSlice(
-                    vm.time_slice_us, reason='specified', specified=True
-                )
+                else base.specified(vm.time_slice_us)
                 for vm in context.view.vms
             }
         )

@@ -36,9 +36,7 @@ class VslicerPolicy:
         choices: dict[str, base.VmSlice] = {}
         for vm in context.view.vms:
             if vm.time_slice_us is not None:
-                choices[vm.uuid] = base.VmSlice(
-                    vm.time_slice_us, reason='specified', specified=True
-                )
+                choices[vm.uuid] = base.specified(vm.time_slice_us)
             elif vm.workload == model.Workload.LATENCY:
                 choices[vm.uuid] = base.VmSlice(
                     self._slice_us, reason='vSlicer'
