@@ -19,8 +19,8 @@ that any agent or hook that finds it can restore the original settings. It is
 removed when the settings are restored.
 """
 
+import html
 from typing import Any
-from xml.sax import saxutils
 
 import libvirt
 
@@ -40,7 +40,7 @@ def put(domain: Any, record: JournalRecord) -> None:
     :raises libvirt.libvirtError: libvirt refused it.
     """
     # The domain's name may contain any character.
-    text = saxutils.escape(record.to_json())
+    text = html.escape(record.to_json(), quote=False)
     domain.setMetadata(_ELEMENT, f'{_OPEN}{text}{_CLOSE}', PREFIX, URI, _LIVE)
 
 
@@ -57,9 +57,7 @@ def get(domain: Any) -> JournalRecord | None:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
             return None
         raise
-    text = saxutils.unescape(
-        xml.partition('>')[2].rpartition('<')[0], {'&quot;': '"'}
-    )
+    text = html.unescape(xml.partition('>')[2].rpartition('<')[0])
     return JournalRecord.from_json(text, f'metadata of {domain.name()}')
 
 
