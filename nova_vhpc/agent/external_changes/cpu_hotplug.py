@@ -19,8 +19,9 @@ CPU that is switched on or off therefore changes pins without any write.
 import dataclasses
 from collections.abc import Callable
 
+from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 
 
@@ -28,6 +29,7 @@ class CpuHotplug:
     """Adapts original pins to host CPUs that were switched on or off.
 
     :param journal: the original settings on the disk.
+    :param misdirected: writes metadata copies, if the run has not changed.
     :param online: returns the host's CPUs that are online.
     :ivar online: the same function.
     """
@@ -35,9 +37,11 @@ class CpuHotplug:
     def __init__(
         self,
         journal: store.Journal,
+        misdirected: misdirected_writes.MisdirectedWrites,
         online: Callable[[], frozenset[int]],
     ) -> None:
         self._journal = journal
+        self._misdirected = misdirected
         self.online = online
 
     def follow(
@@ -51,6 +55,7 @@ class CpuHotplug:
         :param now: cputune in force.
         :param save: whether the journal needs the new original pins; not if
             the guest is restored next.
+        :raises RunChangedError: the domain was started again meanwhile.
         """
         moved = {
             vcpu: pin
@@ -87,7 +92,7 @@ class CpuHotplug:
         if guest.journalled and save:
             record = dataclasses.replace(guest.record(), original=original)
             self._journal.save(record)
-            domain_metadata.put(guest.domain, record)
+            self._misdirected.put_metadata(guest, record)
         guest.set_original(original)
         guest.online = online
         guest.note_written(pins=moved)

@@ -195,7 +195,7 @@ class ExternalChangePolicy:
             )
             record = dataclasses.replace(guest.record(), original=original)
             self._context.journal.save(record)
-            domain_metadata.put(guest.domain, record)
+            self._misdirected.put_metadata(guest, record)
         guest.set_original(original)
 
     def respect_unchecked(self, guest: Guest) -> None:

@@ -122,11 +122,11 @@ class GuestManager:
             journal,
             processes,
         )
-        hotplug = cpu_hotplug.CpuHotplug(
-            journal, lambda: cpus.online_cpus(options.sys_root)
-        )
         misdirected = misdirected_writes.MisdirectedWrites(
             self.connection, processes
+        )
+        hotplug = cpu_hotplug.CpuHotplug(
+            journal, misdirected, lambda: cpus.online_cpus(options.sys_root)
         )
         self._policy = policy.ExternalChangePolicy(
             context, options, hotplug, misdirected, share_observer

@@ -117,7 +117,9 @@ class PolicyTestCase(base.BaseTestCase):
         return policy.ExternalChangePolicy(
             self.context,
             types.SimpleNamespace(foreign_changes=choice),
-            cpu_hotplug.CpuHotplug(self.journal, self.online),
+            cpu_hotplug.CpuHotplug(
+                self.journal, self.misdirected, self.online
+            ),
             self.misdirected,
             self,
         )

@@ -206,6 +206,23 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
         self.assertEqual([(True, False), (False, True)], self.domain.pins)
         self.assertEqual((), self.journal.uuids())
 
+    def test_copy_for_plugged_vcpus_is_removed_from_new_run(self) -> None:
+        """The record that it repeats is of the run that has ended."""
+        self.written()
+        put = domain_metadata.put
+
+        def late(domain: Any, record: JournalRecord) -> None:
+            self.restart()
+            put(domain, record)
+
+        self.domain.pins.append((True, True))
+        with mock.patch.object(domain_metadata, 'put', late):
+            self.manager.enqueue('u')
+            self.drain()
+        self.assertIsNone(self.domain.metadata_xml)
+        self.assertIsNot(self.guest, self.look())
+        self.assertEqual((), self.journal.uuids())
+
     def test_failed_revert_is_repeated_by_adoption(self) -> None:
         """The first revert had no effect."""
         self.write_known(TUNE)
