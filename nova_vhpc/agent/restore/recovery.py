@@ -89,6 +89,9 @@ class Restorer:
                 0
             ) and not migration.leaves(domain):
                 domain_metadata.remove(domain)
+            if evidence.record is None and not evidence.record_of_earlier_run:
+                # A record that is older than that copy.
+                self._close_record(uuid)
             return Outcome.NOTHING
         if self._revert_misdirected(domain, evidence):
             return Outcome.RESTORED
@@ -152,7 +155,7 @@ class Restorer:
         record, pid = evidence.record, evidence.identity.pid
         slice_error = self._reset_slices(domain, evidence)
         if record is not None:
-            # The metadata copy does not know all values that were written.
+            # An older agent's copy does not know all values it has written.
             unmanaged |= _external(domain, record)
         shares_written = (
             record is None

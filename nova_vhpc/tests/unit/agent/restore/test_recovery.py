@@ -50,6 +50,24 @@ class MetadataCopyTest(base.BaseTestCase):
         self.domain.written.clear()
         return self.restorer.recover(self.domain)
 
+    def test_record_that_a_restore_left_beside_its_copy_is_removed(
+        self,
+    ) -> None:
+        """An agent was killed between the two."""
+        here = qemu_process.Identity('', 0, 0, self.domain.id)
+        record = JournalRecord('u', 'vm', here, ORIGINAL, sequence=1)
+        self.journal.save(record)
+        domain_metadata.put(
+            self.domain, dataclasses.replace(record, restored=True, sequence=2)
+        )
+        self.domain.values[cputune.SHARES] = 7
+        self.domain.written.clear()
+        self.assertEqual(
+            recovery.Outcome.NOTHING, self.restorer.recover(self.domain)
+        )
+        self.assertEqual(7, self.domain.values[cputune.SHARES])
+        self.assertEqual((), self.journal.uuids())
+
     def test_floating_guest_gets_all_cpus_of_this_host(self) -> None:
         """It had one CPU there; here Nova gives all CPUs to guests."""
         self.domain.pins = [(True, False)] * 2
