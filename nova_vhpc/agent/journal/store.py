@@ -23,7 +23,8 @@ import contextlib
 import errno
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from nova_vhpc.agent.journal.record import (
     JournalError,
@@ -35,14 +36,41 @@ from nova_vhpc.linux import private_path
 SUFFIX = '.json'
 
 
-class Journal:
-    """The records of this host.
+class Record(Protocol):
+    """A record of one domain."""
 
-    :param state_path: ``[vhpc_agent]state_path``.
+    @property
+    def uuid(self) -> str:
+        """UUID of the domain."""
+
+    def to_json(self) -> str:
+        """Return the record as JSON, one line."""
+
+
+_Record = TypeVar('_Record', bound=Record)
+
+
+class RecordFiles(Generic[_Record]):
+    """The records of this host of one kind, a JSON file for each domain.
+
+    :param path: directory of the files.
+    :param parse: makes a record of the text of a file, whose path it is
+        given for error messages; raises JournalError.
+    :param subject: returns what a record is about, for error messages.
+    :param consequence: what happens if a record cannot be written, likewise.
     """
 
-    def __init__(self, state_path: str) -> None:
-        self.path = pathlib.Path(state_path, 'journal')
+    def __init__(
+        self,
+        path: pathlib.Path,
+        parse: Callable[[str, str], _Record],
+        subject: Callable[[_Record], str],
+        consequence: str,
+    ) -> None:
+        self.path = path
+        self._parse = parse
+        self._subject = subject
+        self._consequence = consequence
 
     def prepare(self) -> None:
         """Create the directory and try a write, so that errors show early.
@@ -78,7 +106,7 @@ class Journal:
             return str(error)
         return ''
 
-    def save(self, record: JournalRecord) -> None:
+    def save(self, record: _Record) -> None:
         """Write a record to the disk, atomically.
 
         :raises JournalError: the record was not written; an older record of
@@ -90,11 +118,11 @@ class Journal:
             self._write(path, record.to_json() + '\n')
         except OSError as error:
             raise JournalError(
-                f'cannot journal {record.name} in {path}: '
-                f'{error.strerror}; the VM is not written to'
+                f'cannot journal {self._subject(record)} in {path}: '
+                f'{error.strerror}; {self._consequence}'
             ) from None
 
-    def load(self, uuid: str) -> JournalRecord | None:
+    def load(self, uuid: str) -> _Record | None:
         """Return the record of a domain; None if there is none.
 
         :raises NewerVersion: a newer agent wrote the record.
@@ -107,7 +135,7 @@ class Journal:
         text = self._read(path)
         if text is None:
             return None
-        record = JournalRecord.from_json(text, str(path))
+        record = self._parse(text, str(path))
         if record.uuid != uuid:
             raise JournalError(f'{path}: is about {record.uuid}')
         return record
@@ -210,3 +238,18 @@ class Journal:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class Journal(RecordFiles[JournalRecord]):
+    """The original settings of this host's guests.
+
+    :param state_path: ``[vhpc_agent]state_path``.
+    """
+
+    def __init__(self, state_path: str) -> None:
+        super().__init__(
+            pathlib.Path(state_path, 'journal'),
+            JournalRecord.from_json,
+            lambda record: record.name,
+            'the VM is not written to',
+        )

@@ -13,6 +13,7 @@
 """Which NICs the agent moved, on disk as durably as the cputune records."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 
 from nova_vhpc.agent.journal import record, store
@@ -52,39 +53,16 @@ class Binding:
             )
 
 
-class BindingJournal(store.Journal):
-    """The bindings of this host, one JSON file per domain."""
+class BindingJournal(store.RecordFiles[Binding]):
+    """The bindings of this host.
+
+    :param state_path: ``[vhpc_agent]state_path``.
+    """
 
     def __init__(self, state_path: str) -> None:
-        super().__init__(state_path)
-        self.path = self.path.with_name('bindings')
-
-    def save_binding(self, binding: Binding) -> None:
-        """Write a binding to disk, atomically.
-
-        :raises JournalError: it was not written.
-        """
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write(self._file(binding.uuid), binding.to_json() + '\n')
-        except OSError as error:
-            raise record.JournalError(
-                f'cannot journal the NICs of {binding.uuid} in {self.path}: '
-                f'{error.strerror}; they are not moved'
-            ) from None
-
-    def load_binding(self, uuid: str) -> Binding | None:
-        """Return the binding of a domain; None without one.
-
-        :raises NewerVersion: a newer agent wrote the binding.
-        :raises Unreadable: the file cannot be read, or not be trusted.
-        :raises JournalError: the binding is damaged.
-        """
-        path = self._file(uuid)
-        text = self._read(path)
-        if text is None:
-            return None
-        binding = Binding.from_json(text, str(path))
-        if binding.uuid != uuid:
-            raise record.JournalError(f'{path}: is about {binding.uuid}')
-        return binding
+        super().__init__(
+            pathlib.Path(state_path, 'bindings'),
+            Binding.from_json,
+            lambda binding: f'the NICs of {binding.uuid}',
+            'they are not moved',
+        )

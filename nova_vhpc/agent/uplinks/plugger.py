@@ -85,7 +85,7 @@ class Plugger:
         for mac, bridge in moves.items():
             before = moved.get(mac, (nics[mac].bridge or '', ''))[0]
             moved[mac] = (before, bridge)
-        self._journal.save_binding(bindings.Binding(uuid, identity, moved))
+        self._journal.save(bindings.Binding(uuid, identity, moved))
         for xml in updates.values():
             domain.updateDeviceFlags(xml, LIVE)
         return len(updates)
@@ -138,7 +138,7 @@ class Plugger:
         :raises libvirt.libvirtError: the domain's XML cannot be read.
         """
         try:
-            binding = self._journal.load_binding(domain.UUIDString())
+            binding = self._journal.load(domain.UUIDString())
         except (NewerVersion, Unreadable):
             raise
         except JournalError as error:

@@ -238,13 +238,13 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_damaged_record_is_whole_again_after_binding(self) -> None:
         self.bind()
         file = self.bindings.path / 'u.json'
-        whole = self.bindings.load_binding('u')
+        whole = self.bindings.load('u')
         file.write_bytes(b'{')
         self.claims.bridges.return_value = ('br-other',)
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assertEqual('br-other', self.domain.bridge)
-        moved = self.bindings.load_binding('u').moved
+        moved = self.bindings.load('u').moved
         self.assertEqual(
             {mac: (b, 'br-other') for mac, (b, _) in whole.moved.items()},
             moved,

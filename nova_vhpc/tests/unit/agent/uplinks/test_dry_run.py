@@ -131,7 +131,7 @@ class DryPluggerTest(manager_case.ManagerTestCase):
 
     def test_names_what_a_crash_left(self) -> None:
         records = bindings.BindingJournal(self.state)
-        records.save_binding(
+        records.save(
             bindings.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
         )
         host = types.SimpleNamespace(find=lambda uuid: 7)
