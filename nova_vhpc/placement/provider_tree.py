@@ -116,7 +116,7 @@ class Providers:
         """
         now, traits = self._client.traits(uuid)
         if now != generation:
-            raise ChangedError(f'{wanted.name} was changed meanwhile')
+            raise ChangedError(f'{wanted.name or uuid} was changed meanwhile')
         new_traits = wanted.traits | _others(traits)
 
         def put_inventories(generation: int) -> int:
@@ -165,13 +165,7 @@ class Providers:
         self._retry(self._mark_root, root, present)
 
     def _sync(self, uuid: str, wanted: Wanted) -> None:
-        generation, inventories = self._client.inventories(uuid)
-        if not _same(inventories, wanted.inventories):
-            self._client.put_inventories(uuid, generation, wanted.inventories)
-        generation, traits = self._client.traits(uuid)
-        new_traits = wanted.traits | _others(traits)
-        if traits != new_traits:
-            self._client.put_traits(uuid, generation, new_traits)
+        self.write(uuid, wanted, *self._client.inventories(uuid))
 
     def _reserve(self, uuid: str) -> None:
         generation, inventories = self._client.inventories(uuid)
@@ -190,15 +184,20 @@ class Providers:
             self._client.put_traits(root, generation, wanted)
 
     def _retry(self, call: Callable[..., None], *args: Any) -> None:
-        """Call again, at most ``_ATTEMPTS`` times, while others write too."""
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(api.ConflictError),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random(0, 0.1),
-            reraise=True,
-        ):
-            with attempt:
-                call(*args)
+        retrying(api.ConflictError)(call, *args)
+
+
+def retrying(error: type[api.ConflictError]) -> tenacity.Retrying:
+    """Return what calls again, at most ``_ATTEMPTS`` times, after an error.
+
+    :param error: error that says that others write, too.
+    """
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(error),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        wait=tenacity.wait_random(0, 0.1),
+        reraise=True,
+    )
 
 
 def _others(traits: frozenset[str]) -> frozenset[str]:

@@ -23,14 +23,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tenacity
-
 from nova_vhpc.placement import client as api
 from nova_vhpc.placement import held_slots, provider_tree
 from nova_vhpc.topology import model
 
 _PLAIN = {'min_unit': 1, 'step_size': 1, 'allocation_ratio': 1.0}
-_ATTEMPTS = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,14 +82,8 @@ class Publisher:
         :raises PlacementError: Placement is not reachable or refuses.
         """
         before = self._client.writes
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(provider_tree.ChangedError),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random(0, 0.1),
-            reraise=True,
-        ):
-            with attempt:
-                published = self._publish(topology, stamp)
+        retrying = provider_tree.retrying(provider_tree.ChangedError)
+        published: Published = retrying(self._publish, topology, stamp)
         return dataclasses.replace(
             published, writes=self._client.writes - before
         )
