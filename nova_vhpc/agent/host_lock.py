@@ -74,13 +74,12 @@ class Lock:
                 f'{self.path}: {error.strerror}; [vhpc_agent]run_path must '
                 'be a directory that the agent may write'
             ) from None
-        if not self._lock(descriptor):
-            owner = os.pread(descriptor, 32, 0).decode().strip()
-            os.close(descriptor)
-            raise errors.AgentError(
-                f'{self.path}: another nova-vhpc-agent (process {owner}) '
-                'runs on this host; stop it first'
-            )
+        owner = os.pread(descriptor, 32, 0).decode(errors='replace').strip()
+        self._lock(
+            descriptor,
+            f'{self.path}: another nova-vhpc-agent (process {owner}) runs on '
+            'this host; stop it first',
+        )
         self._acquire_journal()
         self._acquire_libvirt()
         # Only for the message above: a full file system must not prevent the
@@ -109,13 +108,11 @@ class Lock:
         except OSError:
             # Without the directory no agent writes to a guest.
             return
-        if not self._lock(descriptor):
-            os.close(descriptor)
-            self.release()
-            raise errors.AgentError(
-                f'{self._journal}: another nova-vhpc-agent runs on this '
-                f'host, though not by {self.path}; stop it first'
-            )
+        self._lock(
+            descriptor,
+            f'{self._journal}: another nova-vhpc-agent runs on this host, '
+            f'though not by {self.path}; stop it first',
+        )
 
     def _acquire_libvirt(self) -> None:
         """Lock a file beside libvirt's socket.
@@ -137,23 +134,25 @@ class Lock:
             # There is no such directory, or it is not ours to write.
             LOG.debug('Not looking for agents with other paths: %s', error)
             return
-        if not self._lock(descriptor):
-            os.close(descriptor)
-            self.release()
-            raise errors.AgentError(
-                f'{path}: another nova-vhpc-agent, with another '
-                '[vhpc_agent]run_path and state_path, uses the same libvirt; '
-                'stop it first'
-            )
+        self._lock(
+            descriptor,
+            f'{path}: another nova-vhpc-agent, with another '
+            '[vhpc_agent]run_path and state_path, uses the same libvirt; '
+            'stop it first',
+        )
 
-    def _lock(self, descriptor: int) -> bool:
-        """Try to lock; return whether no other process holds the lock."""
+    def _lock(self, descriptor: int, refusal: str) -> None:
+        """Lock an open file, or release all that was locked.
+
+        :param refusal: message if another process holds the lock.
+        :raises AgentError: another process holds it.
+        """
+        self._descriptors.append(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False
-        self._descriptors.append(descriptor)
-        return True
+            self.release()
+            raise errors.AgentError(refusal) from None
 
 
 def libvirt_directory(uri: str) -> pathlib.Path | None:
