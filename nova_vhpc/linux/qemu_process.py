@@ -180,27 +180,25 @@ class Processes:
         except (OSError, ValueError, IndexError):
             return 0
 
-    def vcpu_threads(
-        self, pid: int, vcpus: int | Sequence[int]
-    ) -> tuple[int, ...]:
+    def vcpu_threads(self, pid: int, vcpus: Sequence[int]) -> tuple[int, ...]:
         """Return the thread IDs of the vCPUs; empty if not all are found.
 
         Read from libvirt's own ``vcpuN`` cgroups, else by thread names.
 
-        :param vcpus: number of vCPUs, or their numbers.
+        :param vcpus: numbers of its online vCPUs.
         """
         tids = self._threads_by_cgroup(pid, vcpus)
         return tids or self._threads_by_name(pid, vcpus)
 
     def vcpu_cgroups(
-        self, pid: int, vcpus: int | Sequence[int]
+        self, pid: int, vcpus: Sequence[int]
     ) -> tuple[pathlib.Path, ...]:
         """Return the paths of the ``vcpuN`` groups; empty without them.
 
-        :param vcpus: number of vCPUs, or their numbers.
+        :param vcpus: numbers of its online vCPUs.
         """
         for base in self._domain_cgroups(pid, 'cpu'):
-            groups = tuple(base / f'vcpu{n}' for n in _numbers(vcpus))
+            groups = tuple(base / f'vcpu{n}' for n in vcpus)
             if all(group.is_dir() for group in groups):
                 return groups
         return ()
@@ -266,7 +264,7 @@ class Processes:
         return None
 
     def _threads_by_cgroup(
-        self, pid: int, vcpus: int | Sequence[int]
+        self, pid: int, vcpus: Sequence[int]
     ) -> tuple[int, ...]:
         tids = []
         for group in self.vcpu_cgroups(pid, vcpus):
@@ -287,7 +285,7 @@ class Processes:
         return tuple(tids)
 
     def _threads_by_name(
-        self, pid: int, vcpus: int | Sequence[int]
+        self, pid: int, vcpus: Sequence[int]
     ) -> tuple[int, ...]:
         found: dict[int, int] = {}
         task = self.proc / str(pid) / 'task'
@@ -300,10 +298,9 @@ class Processes:
                     match = VCPU_COMM.match(name)
                     if match:
                         found[int(match.group(1))] = int(entry.name)
-        numbers = _numbers(vcpus)
-        if any(vcpu not in found for vcpu in numbers):
+        if any(vcpu not in found for vcpu in vcpus):
             return ()
-        return tuple(found[vcpu] for vcpu in numbers)
+        return tuple(found[vcpu] for vcpu in vcpus)
 
     def _domain_cgroups(
         self, pid: int, controller: str, tid: int | None = None
@@ -355,10 +352,6 @@ class Processes:
             return words[words.index(b'-uuid') + 1].decode()
         except (ValueError, IndexError, UnicodeDecodeError):
             return None
-
-
-def _numbers(vcpus: int | Sequence[int]) -> Sequence[int]:
-    return range(vcpus) if isinstance(vcpus, int) else vcpus
 
 
 def make_processes(conf: Any) -> Processes:

@@ -55,12 +55,12 @@ def _set(tids: Iterable[int], slice_us: int) -> None:
 
 
 def reset(
-    processes: qemu_process.Processes, pid: int, vcpus: int | Sequence[int]
+    processes: qemu_process.Processes, pid: int, vcpus: Sequence[int]
 ) -> None:
     """Give all vCPU threads of a QEMU process the kernel's default slice.
 
     :param pid: process ID of QEMU.
-    :param vcpus: number of vCPUs, or their numbers.
+    :param vcpus: numbers of its online vCPUs.
     :raises OSError: a thread's slice differs and cannot be reset.
     """
     if not sched_attr.SUPPORTED:

@@ -128,7 +128,7 @@ def restore_recorded_by_file(
     pid = processes.find(record.uuid, domain.ID())
     if not pid:
         return
-    (tid,) = processes.vcpu_threads(pid, 1) or (pid,)
+    (tid,) = processes.vcpu_threads(pid, (0,)) or (pid,)
     file = processes.weight_file(pid, tid)
     parameters = domain.schedulerParametersFlags(cputune.LIVE)
     in_force = parameters.get(cputune.SHARES)

@@ -14,7 +14,7 @@
 
 import dataclasses
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nova_vhpc.flavor import cpu_policy, extra_specs
 from nova_vhpc.linux import cpus
@@ -66,6 +66,11 @@ class DomainInfo:
     pins: bool = False
     placed: bool = False
     vcpu_numbers: tuple[int, ...] | None = None
+
+    @property
+    def online_vcpus(self) -> Sequence[int]:
+        """Numbers of the vCPUs that are online."""
+        return self.vcpu_numbers or range(self.vcpus)
 
     @property
     def dedicated(self) -> bool:

@@ -51,7 +51,7 @@ def log_vcpu_gap(info: domain_xml.DomainInfo) -> None:
         '%s. Switch the missing ones on with virsh setvcpu, or restart the '
         'server',
         info.name,
-        cpus.format_cpu_set(info.vcpu_numbers or ()),
+        cpus.format_cpu_set(info.online_vcpus),
     )
 
 
@@ -186,7 +186,7 @@ class Adoption:
         :returns: the guest's reader, and the thread IDs of its vCPUs.
         """
         processes = self._context.processes
-        vcpus = info.vcpu_numbers or info.vcpus
+        vcpus = info.online_vcpus
         tids = processes.vcpu_threads(pid, vcpus) if pid else ()
         reader = self._sampler.attach(
             base.Target(

@@ -144,7 +144,7 @@ class Reconciler:
             self._context.guests.forget(uuid)
             self._context.guests.add_unmanaged(uuid, version)
             self._context.guests.unmanaged.follow(
-                uuid, domain, info.vcpu_numbers or info.vcpus
+                uuid, domain, info.online_vcpus
             )
             return
         if info.specs.errors and (guest is None or guest.info != info):

@@ -76,28 +76,25 @@ class UnmanagedVms:
         # A reader may be in use by the tick, which therefore closes it.
         self._closing: list[base.SyncReader] = []
 
-    def follow(
-        self, uuid: str, domain: Any, vcpus: int | Sequence[int]
-    ) -> None:
+    def follow(self, uuid: str, domain: Any, vcpus: Sequence[int]) -> None:
         """Start to read a VM, or read its settings again.
 
-        :param vcpus: number of vCPUs, or their numbers.
+        :param vcpus: numbers of its online vCPUs.
         """
-        numbers = range(vcpus) if isinstance(vcpus, int) else vcpus
         pins, usable = self._pins(uuid, domain), self.usable()
         # With ``hw:cpu_policy=mixed`` only some vCPUs compete with guests.
         competing = tuple(
             vcpu
-            for vcpu in numbers
+            for vcpu in vcpus
             if vcpu not in pins or not usable.isdisjoint(pins[vcpu])
         )
         if not competing:
             self.forget(uuid)
             return
         pid = self._processes.find(uuid, domain.ID())
-        tids = self._processes.vcpu_threads(pid, numbers) if pid else ()
+        tids = self._processes.vcpu_threads(pid, vcpus) if pid else ()
         if tids:
-            tids = tuple(tids[numbers.index(vcpu)] for vcpu in competing)
+            tids = tuple(tids[vcpus.index(vcpu)] for vcpu in competing)
         reader = self._probe.attach(base.Target(uuid, '', pid, tids))
         parameters: Mapping[str, int] = {}
         try:

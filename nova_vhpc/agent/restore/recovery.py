@@ -203,7 +203,7 @@ class Restorer:
                 self.processes,
                 evidence.identity.pid,
                 # vCPUs that are online; pins exist for all possible ones.
-                info.vcpu_numbers or info.vcpus,
+                info.online_vcpus,
             )
         except OSError as error:
             return error

@@ -120,7 +120,7 @@ class DirectManager:
         vcpus: int,
         processes: qemu_process.Processes,
     ) -> Guest:
-        tids = processes.vcpu_threads(pid, vcpus)
+        tids = processes.vcpu_threads(pid, range(vcpus))
         if len(tids) != vcpus:
             raise RuntimeError(f'process {pid}: {len(tids)} vCPU threads')
         specs = {'vhpc:workload': WORKLOADS[number % len(WORKLOADS)]}

@@ -80,7 +80,7 @@ class TestGuest(base.AgentTestCase):
         """Return the slices of a guest's vCPU threads, in microseconds."""
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
-        tids = host.vcpu_threads(pid, domain.maxVcpus())
+        tids = host.vcpu_threads(pid, range(domain.maxVcpus()))
         self.assertNotEqual((), tids)
         return [sched_attr.get_slice_us(tid) for tid in tids]
 

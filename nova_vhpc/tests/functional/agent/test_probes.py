@@ -38,8 +38,8 @@ class TestProbes(base.AgentTestCase):
             domain.UUIDString(),
             domain.name(),
             pid,
-            host.vcpu_threads(pid, 2),
-            host.vcpu_cgroups(pid, 2),
+            host.vcpu_threads(pid, range(2)),
+            host.vcpu_cgroups(pid, range(2)),
             host.block_cgroup(pid),
         )
 
@@ -64,7 +64,7 @@ class TestProbes(base.AgentTestCase):
         domain = self.domain(None)
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
-        (thread, _) = host.vcpu_threads(pid, 2)
+        (thread, _) = host.vcpu_threads(pid, range(2))
         controller = cpu_controller.CpuController.find()
         group = controller.make_group(f'nova-vhpc-test-{os.getpid()}')
         self.addCleanup(controller.remove_group, group)
@@ -81,7 +81,7 @@ class TestProbes(base.AgentTestCase):
                 'pid, thread = map(int, sys.argv[1:])\n'
                 'print(open(f"/proc/{pid}/cgroup").read())\n'
                 'host = qemu_process.Processes()\n'
-                'print(host.vcpu_cgroups(pid, 2))\n'
+                'print(host.vcpu_cgroups(pid, range(2)))\n'
                 'print(host.weight_file(pid, thread))\n',
                 str(pid),
                 str(thread),
@@ -92,7 +92,7 @@ class TestProbes(base.AgentTestCase):
         ).stdout
         self.assertIn('/../', output, 'not in a namespace of its own')
         groups, weight_file = output.splitlines()[-2:]
-        self.assertEqual(str(host.vcpu_cgroups(pid, 2)), groups)
+        self.assertEqual(str(host.vcpu_cgroups(pid, range(2))), groups)
         self.assertEqual(str(host.weight_file(pid, thread)), weight_file)
 
     def test_schedstat_wait_agrees_with_libvirt(self) -> None:

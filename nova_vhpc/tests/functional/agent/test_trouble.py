@@ -237,7 +237,7 @@ class TestTrouble(base.AgentTestCase):
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
         enter = ['nsenter', '-t', str(self.daemon.pid), '-m']
-        for group in host.vcpu_cgroups(pid, 2):
+        for group in host.vcpu_cgroups(pid, range(2)):
             for name in ('cpu.max', 'cpu.cfs_period_us', 'cpu.cfs_quota_us'):
                 file = str(group / name)
                 if os.path.exists(file):

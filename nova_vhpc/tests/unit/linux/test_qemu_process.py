@@ -142,8 +142,8 @@ class TestProcesses(base.BaseTestCase):
         )
         self.assertEqual(10, self.host.find(UUID))
         self.assertEqual(19, self.host.start_ticks(10))
-        self.assertEqual((20,), self.host.vcpu_threads(10, 1))
-        self.assertEqual((), self.host.vcpu_cgroups(9, 1))
+        self.assertEqual((20,), self.host.vcpu_threads(10, range(1)))
+        self.assertEqual((), self.host.vcpu_cgroups(9, range(1)))
 
     def test_identities_differ_by_boot_pid_or_start_time(self) -> None:
         one = qemu_process.Identity('boot', 10, 5, 1)
@@ -162,8 +162,8 @@ class TestProcesses(base.BaseTestCase):
             UUID,
             {10: 'qemu', 21: 'CPU 1/KVM', 20: 'CPU 0/KVM', 22: 'IO mon'},
         )
-        self.assertEqual((20, 21), self.host.vcpu_threads(10, 2))
-        self.assertEqual((), self.host.vcpu_threads(10, 3))
+        self.assertEqual((20, 21), self.host.vcpu_threads(10, range(2)))
+        self.assertEqual((), self.host.vcpu_threads(10, range(3)))
 
     def test_vcpu_threads_are_found_by_cgroup_v1(self) -> None:
         self.process(10, UUID, {20: 'x', 21: 'x'})
@@ -174,7 +174,7 @@ class TestProcesses(base.BaseTestCase):
             group = self.cgroup / f'cpu/machine/qemu-1-x/vcpu{vcpu}'
             group.mkdir(parents=True)
             (group / 'tasks').write_text(f'{tid}\n')
-        self.assertEqual((21, 20), self.host.vcpu_threads(10, 2))
+        self.assertEqual((21, 20), self.host.vcpu_threads(10, range(2)))
 
     def test_vcpu_threads_are_found_by_cgroup_v2(self) -> None:
         self.process(10, UUID, {20: 'x'})
@@ -187,7 +187,7 @@ class TestProcesses(base.BaseTestCase):
         (base_group / 'vcpu0').mkdir(parents=True)
         (base_group / 'vcpu0/cgroup.threads').write_text('20\n')
         (base_group / 'io.stat').write_text('')
-        self.assertEqual((20,), self.host.vcpu_threads(10, 1))
+        self.assertEqual((20,), self.host.vcpu_threads(10, range(1)))
         self.assertEqual(base_group, self.host.block_cgroup(10))
 
     def test_groups_of_systemd_scopes_are_found(self) -> None:

@@ -75,4 +75,4 @@ class TestKernelSlice(base.BaseTestCase):
         actuator.undo(guest)
 
     def test_reset_without_a_process_does_nothing(self) -> None:
-        kernel_slice.reset(qemu_process.Processes(), 0, 2)
+        kernel_slice.reset(qemu_process.Processes(), 0, range(2))

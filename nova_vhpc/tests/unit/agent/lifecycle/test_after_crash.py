@@ -83,7 +83,7 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         self.domain.pins *= 2
         with self.slices() as reset:
             self.start()
-        reset.assert_called_once_with(mock.ANY, 0, 2)
+        reset.assert_called_once_with(mock.ANY, 0, range(2))
 
     def tear(self) -> None:
         (self.journal.path / 'u.json').write_text('{')

@@ -84,7 +84,7 @@ class TestUnmanagedVms(base.TestCase):
         return view
 
     def test_sample_has_run_and_wait_since_the_last_tick(self):
-        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.unmanaged_vms.follow(UUID, Domain(), range(2))
         self.view(1_000_000)
         self.set_schedstat(40, 60)
         view = self.view(1_100_000)
@@ -96,28 +96,28 @@ class TestUnmanagedVms(base.TestCase):
     def test_sample_has_the_quota(self):
         # cgroup v1, v2, and a flavor's.
         for quota, share in ((-1, None), (2**64 // 1000, None), (5_000, 0.05)):
-            self.unmanaged_vms.follow(UUID, Domain(quota=quota), 2)
+            self.unmanaged_vms.follow(UUID, Domain(quota=quota), range(2))
             self.assertEqual(share, self.view(1).share)
 
     def test_first_tick_has_no_sample(self):
-        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.unmanaged_vms.follow(UUID, Domain(), range(2))
         self.assertIsNone(self.view(1_000_000).sample.vcpu_run_us)
 
     def test_shares_are_unknown_if_libvirt_returns_none(self):
-        self.unmanaged_vms.follow(UUID, Domain(None), 2)
+        self.unmanaged_vms.follow(UUID, Domain(None), range(2))
         self.assertIsNone(self.view(1).shares)
 
     def test_vm_with_dedicated_cpus_is_not_read(self):
-        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), range(2))
         self.assertEqual((), self.unmanaged_vms.views(1))
         # An operator pins the VM elsewhere.
-        self.unmanaged_vms.follow(UUID, Domain(pins=((3, 4), (5,))), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((3, 4), (5,))), range(2))
         self.assertEqual(1, self.view(1).vcpus)
-        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (5,))), range(2))
         self.assertEqual((), self.unmanaged_vms.views(1))
 
     def test_only_shared_vcpus_of_a_mixed_vm_are_read(self):
-        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (0, 1))), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((4,), (0, 1))), range(2))
         self.view(1_000_000)
         path = self.proc / '77/task/101/schedstat'
         path.write_text(f'{30 * 10**6} {20 * 10**6} 5\n')
@@ -133,25 +133,25 @@ class TestUnmanagedVms(base.TestCase):
             # libvirt returns nothing about the second vCPU.
             (((0, 1),), None),
         ):
-            self.unmanaged_vms.follow(UUID, Domain(pins=pins), 2)
+            self.unmanaged_vms.follow(UUID, Domain(pins=pins), range(2))
             self.assertEqual(shown, self.view(1).vcpu_pins)
 
     def test_pins_are_unknown_if_libvirt_returns_none(self):
-        self.unmanaged_vms.follow(UUID, Domain(pins=None), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=None), range(2))
         view = self.view(1)
         self.assertEqual((2, None), (view.vcpus, view.vcpu_pins))
 
     def test_pins_of_unplugged_vcpus_do_not_count(self):
-        self.unmanaged_vms.follow(UUID, Domain(pins=((0,),) * 9), 2)
+        self.unmanaged_vms.follow(UUID, Domain(pins=((0,),) * 9), range(2))
         self.assertEqual(2, self.view(1).vcpus)
 
     def test_vm_without_process_has_no_sample(self):
         other = UUID.replace('1', '2')
-        self.unmanaged_vms.follow(other, Domain(), 2)
+        self.unmanaged_vms.follow(other, Domain(), range(2))
         self.assertIsNone(self.view(1).sample.elapsed_us)
 
     def test_vm_that_ends_between_ticks_has_no_sample(self):
-        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.unmanaged_vms.follow(UUID, Domain(), range(2))
         self.view(1_000_000)
         for vcpu in range(2):
             path = self.proc / '77/task' / str(100 + vcpu) / 'schedstat'
@@ -159,7 +159,7 @@ class TestUnmanagedVms(base.TestCase):
         self.assertIsNone(self.view(1_100_000).sample.vcpu_run_us)
 
     def test_forgotten_vm_is_not_listed(self):
-        self.unmanaged_vms.follow(UUID, Domain(), 2)
+        self.unmanaged_vms.follow(UUID, Domain(), range(2))
         self.unmanaged_vms.forget(UUID)
         self.unmanaged_vms.forget(UUID)
         self.assertEqual((), self.unmanaged_vms.views(1))
@@ -168,7 +168,7 @@ class TestUnmanagedVms(base.TestCase):
         fds = pathlib.Path('/proc/self/fd')
         before = len(list(fds.iterdir()))
         for _ in range(50):
-            self.unmanaged_vms.follow(UUID, Domain(), 2)
+            self.unmanaged_vms.follow(UUID, Domain(), range(2))
             self.unmanaged_vms.views(1)
         self.unmanaged_vms.forget(UUID)
         self.unmanaged_vms.views(1)
