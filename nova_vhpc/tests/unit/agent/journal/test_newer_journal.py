@@ -16,6 +16,7 @@ import json
 
 import fixtures
 
+from nova_vhpc.agent.journal import domain_metadata
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -69,7 +70,8 @@ class NewerJournalTest(manager_case.ManagerTestCase):
         self.assertIn('metadata of vm: version 99', log.output)
         # Managed, with a copy that this agent can read.
         self.write(guest)
-        self.assertNotIn('99', self.domain.metadata_xml)
+        self.assertNotIn('"version": 99', self.domain.metadata_xml)
+        self.assertEqual('u', domain_metadata.get(self.domain).uuid)
 
     def test_guest_with_torn_metadata_copy_is_restored(self) -> None:
         self.arrive('<vhpc:journal>{"vers</vhpc:journal>')
