@@ -13,6 +13,7 @@
 """Give damaged inputs to parsers, which may raise only what they document."""
 
 import contextlib
+import json
 import pathlib
 import random
 import tempfile
@@ -98,31 +99,26 @@ SPECS = (
 
 def journal_record(rng: random.Random) -> None:
     """Read a journal record, and write again what was accepted."""
-    source = record.json.loads(RECORD.to_json())
-    # Without its checksum, as of an old agent, more of the faults get through.
-    if rng.random() < 0.7:
-        del source[record.CHECKSUM_KEY]
-    try:
-        accepted = record.JournalRecord.from_json(
-            damage.encoded(rng, source), 'soak'
-        )
-    except record.JournalError:
-        return
-    record.JournalRecord.from_json(accepted.to_json(), 'soak')
+    _read_and_write(rng, RECORD)
 
 
 def uplink_binding(rng: random.Random) -> None:
     """Read a record of moved NICs, and write again what was accepted."""
-    source = record.json.loads(BINDING.to_json())
+    _read_and_write(rng, BINDING)
+
+
+def _read_and_write(
+    rng: random.Random, valid: record.JournalRecord | bindings.Binding
+) -> None:
+    source = json.loads(valid.to_json())
+    # Without its checksum, as of an old agent, more of the faults get through.
     if rng.random() < 0.7:
         del source[record.CHECKSUM_KEY]
     try:
-        accepted = bindings.Binding.from_json(
-            damage.encoded(rng, source), 'soak'
-        )
+        accepted = valid.from_json(damage.encoded(rng, source), 'soak')
     except record.JournalError:
         return
-    bindings.Binding.from_json(accepted.to_json(), 'soak')
+    valid.from_json(accepted.to_json(), 'soak')
 
 
 def domain(rng: random.Random) -> None:

@@ -187,16 +187,10 @@ class DevicesTest(base.SchedulerTestCase):
     def setUp(self):
         self.useFixture(devices.Devices())
         super().setUp()
-        device = {
-            'vendor_id': devices.VENDOR,
-            'product_id': devices.PRODUCT,
-        }
-        alias = json.dumps(
-            {**device, 'device_type': 'type-VF', 'name': 'hpc-nic'}
-        )
+        alias = devices.alias('hpc-nic')
         self.flags(
             group='pci',
-            device_spec=[json.dumps(device)],
+            device_spec=[devices.spec()],
             alias=[alias],
             report_in_placement=True,
         )

@@ -19,6 +19,7 @@ from nova.virt import fake
 
 VENDOR = '8086'
 PRODUCT = '154c'
+DEVICE = {'vendor_id': VENDOR, 'product_id': PRODUCT}
 
 
 class DeviceDriver(fake.MediumFakeDriver):
@@ -31,8 +32,7 @@ class DeviceDriver(fake.MediumFakeDriver):
             [
                 {
                     'address': f'0000:81:00.{number}',
-                    'vendor_id': VENDOR,
-                    'product_id': PRODUCT,
+                    **DEVICE,
                     'status': 'available',
                     'dev_type': 'type-VF',
                     'parent_addr': '0000:80:00.0',
@@ -58,3 +58,13 @@ class Devices(fixtures.Fixture):
             self.useFixture(
                 fixtures.MockPatch(f'nova.pci.utils.{name}', return_value=1)
             )
+
+
+def alias(name):
+    """Return an entry of ``[pci] alias`` for the VFs."""
+    return json.dumps({**DEVICE, 'device_type': 'type-VF', 'name': name})
+
+
+def spec(**tags):
+    """Return an entry of ``[pci] device_spec`` for the VFs."""
+    return json.dumps({**DEVICE, **tags})

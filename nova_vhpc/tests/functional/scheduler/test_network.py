@@ -16,7 +16,6 @@ HPCVirt'09 section 4. The recipes come from ``nova-vhpc-flavor``, and are
 listed in doc/source/admin/placement.rst.
 """
 
-import json
 import logging
 
 import fixtures
@@ -186,20 +185,10 @@ class ExportedTest(NetworkTestCase):
     def setUp(self):
         self.useFixture(devices.Devices())
         super().setUp()
-        device = {
-            'vendor_id': devices.VENDOR,
-            'product_id': devices.PRODUCT,
-        }
         self.flags(
             group='pci',
-            device_spec=[
-                json.dumps({**device, 'physical_network': 'physnet2'})
-            ],
-            alias=[
-                json.dumps(
-                    {**device, 'device_type': 'type-VF', 'name': 'hpc-nic'}
-                )
-            ],
+            device_spec=[devices.spec(physical_network='physnet2')],
+            alias=[devices.alias('hpc-nic')],
         )
 
     def test_members_with_an_alias_go_where_devices_are(self):
@@ -235,16 +224,10 @@ class UplinksBesideDevicesTest(NetworkTestCase):
     def setUp(self):
         self.useFixture(devices.Devices())
         super().setUp()
-        device = {
-            'vendor_id': devices.VENDOR,
-            'product_id': devices.PRODUCT,
-        }
         self.flags(
             group='pci',
-            device_spec=[json.dumps(device)],
-            alias=[
-                json.dumps({**device, 'device_type': 'type-VF', 'name': 'vf'})
-            ],
+            device_spec=[devices.spec()],
+            alias=[devices.alias('vf')],
             report_in_placement=True,
         )
         self.flags(group='filter_scheduler', pci_in_placement=True)
