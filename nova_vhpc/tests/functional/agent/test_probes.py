@@ -47,9 +47,9 @@ class TestProbes(base.AgentTestCase):
         domain = self.domain(None)
         host = qemu_process.Processes()
         pid = host.find(domain.UUIDString())
-        by_group = host._threads_by_cgroup(pid, 2)
+        by_group = host._threads_by_cgroup(pid, range(2))
         self.assertEqual(2, len(by_group))
-        self.assertEqual(by_group, host._threads_by_name(pid, 2))
+        self.assertEqual(by_group, host._threads_by_name(pid, range(2)))
         identity = host.identity(domain.UUIDString(), domain.ID())
         self.assertTrue(
             identity.same_run(
