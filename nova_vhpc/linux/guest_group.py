@@ -35,8 +35,8 @@ def domain_id(text: str, root: pathlib.Path) -> int | None:
 
     :param text: ``/proc/PID/cgroup`` of the process.
     :param root: where the cgroup file systems are mounted.
-    :returns: None if it is in no domain's group, or if somebody but root, or
-        the agent's own user, made the group.
+    :returns: None if it is in no domain's group, or if a user other than
+        root, or the agent's own, made the group.
     """
     for line in text.splitlines():
         _, _, rest = line.partition(':')
