@@ -323,6 +323,21 @@ class WindowSchedule:
             offset_us -= turn.width_us
         raise AssertionError('unreachable: offset is within the cycle')
 
+    def shares_of_leavers(
+        self, successor: 'WindowSchedule | None'
+    ) -> dict[str, int]:
+        """Return ``shares_after`` of the VMs that the successor lacks.
+
+        :param successor: the schedule that replaces this one; None if this
+            one ends.
+        """
+        staying = () if successor is None else successor.shares_after.keys()
+        return {
+            uuid: shares
+            for uuid, shares in self.shares_after.items()
+            if uuid not in staying
+        }
+
 
 class ClusterPlan(NamedTuple):
     """What this host tells the other hosts of a virtual cluster.

@@ -26,12 +26,9 @@ import time
 from collections.abc import Callable
 
 from nova_vhpc.agent.actuators import share_writer
-from nova_vhpc.control import model
+from nova_vhpc.control import lateness, model
 
 LOG = logging.getLogger(__name__)
-
-ENOUGH_BORDERS = 10
-"""Number of borders before the mean lateness is meaningful."""
 
 PAUSE_S = 1.0
 """Pause in seconds after an error in the player itself."""
@@ -91,8 +88,7 @@ class WindowPlayer:
         self._logged: set[type[Exception]] = set()
         self._turn: int | None = None
         self._border_s: float | None = None
-        self._borders = 0
-        self._late_us = 0.0
+        self._lateness = lateness.MeanLateness()
         self._worst_late_us = 0
 
     def play(self, schedule: model.WindowSchedule | None) -> None:
@@ -144,7 +140,7 @@ class WindowPlayer:
 
     def late_us(self) -> float:
         """Return the mean lateness of windows in us; 0 while unknown."""
-        return self._late_us if self._borders >= ENOUGH_BORDERS else 0.0
+        return self._lateness.known_us
 
     def status(self) -> WindowStatus:
         """Return the player's state and counters."""
@@ -152,11 +148,11 @@ class WindowPlayer:
             return WindowStatus(
                 playing=self._schedule is not None and self._alive(),
                 turn=self._turn,
-                borders=self._borders,
+                borders=self._lateness.borders,
                 writes=self._shares.writes,
                 failures=self._shares.failures,
                 failing=self._shares.failing(),
-                late_us=self._late_us,
+                late_us=self._lateness.mean_us,
                 worst_late_us=self._worst_late_us,
             )
 
@@ -188,16 +184,8 @@ class WindowPlayer:
         old: model.WindowSchedule | None,
         new: model.WindowSchedule | None,
     ) -> None:
-        if old is None:
-            return
-        staying = new.shares_after.keys() if new is not None else ()
-        self._shares.leave(
-            {
-                uuid: value
-                for uuid, value in old.shares_after.items()
-                if uuid not in staying
-            }
-        )
+        if old is not None:
+            self._shares.leave(old.shares_of_leavers(new))
 
     def _log_once(self, error: Exception) -> None:
         """Log an error once per type and schedule, not in each window."""
@@ -263,8 +251,5 @@ class WindowPlayer:
                 return
             self._border_s = None
             late_us = (time.monotonic() - border_s) * 1e6
-            self._borders += 1
-            self._late_us += (late_us - self._late_us) / min(
-                self._borders, 100
-            )
+            self._lateness.add(late_us)
             self._worst_late_us = max(self._worst_late_us, int(late_us))

@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How late the borders of gang windows are, on the mean."""
+
+ENOUGH_BORDERS = 10
+"""Number of borders before the mean is meaningful."""
+
+MEMORY_BORDERS = 100
+"""Number of borders over which the mean runs."""
+
+
+class MeanLateness:
+    """Running mean of the time from a border until its last write is done.
+
+    :ivar borders: number of borders that were counted.
+    :ivar mean_us: running mean, in microseconds; 0 before the first border.
+    """
+
+    def __init__(self) -> None:
+        self.borders = 0
+        self.mean_us = 0.0
+
+    def add(self, late_us: float) -> None:
+        """Count one border."""
+        self.borders += 1
+        self.mean_us += (late_us - self.mean_us) / min(
+            self.borders, MEMORY_BORDERS
+        )
+
+    @property
+    def known_us(self) -> float:
+        """The mean for the controller; 0 while it is unknown."""
+        return self.mean_us if self.borders >= ENOUGH_BORDERS else 0.0

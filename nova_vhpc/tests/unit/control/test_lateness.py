@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The mean lateness of windows."""
+
+from nova_vhpc.control import lateness
+from nova_vhpc.tests import base
+
+
+class TestMeanLateness(base.TestCase):
+    def test_mean_is_unknown_for_few_borders(self):
+        late = lateness.MeanLateness()
+        for _ in range(lateness.ENOUGH_BORDERS - 1):
+            late.add(300)
+        self.assertEqual(0, late.known_us)
+        late.add(300)
+        self.assertEqual(300, late.known_us)
+        self.assertEqual(lateness.ENOUGH_BORDERS, late.borders)
+
+    def test_old_borders_lose_their_influence(self):
+        late = lateness.MeanLateness()
+        for late_us in (0, 10_000):
+            for _ in range(10 * lateness.MEMORY_BORDERS):
+                late.add(late_us)
+        self.assertAlmostEqual(10_000, late.mean_us, delta=1)
