@@ -10,107 +10,44 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run the soak for some minutes: tools/soak.sh calls it.
-
-An input depends on the seed, the parser's name and the input's number only,
-so that a fault that was found can be repeated alone.
-"""
+"""Run the soak for some minutes: tools/soak.sh calls it."""
 
 import argparse
-import collections
-import logging
 import random
-import resource
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from nova_vhpc.tests.soak import parsers
+from nova_vhpc.tests.soak import fuzzer, parsers
+from nova_vhpc.tests.soak.part import Budget, Part
 
-CPU_LIMIT_S = 5.0
-"""CPU time for one input; CPU time, because a busy machine is no fault."""
-
-MEMORY_LIMIT = 4 << 30
-"""Address space of the soak, in bytes."""
-
-
-class TooSlow(BaseException):
-    """A parser used too much CPU time; no parser can catch this."""
-
-
-def _interrupt(signal_number: int, frame: Any) -> None:
-    raise TooSlow(f'more than {CPU_LIMIT_S} s of CPU time')
-
-
-def execute(
-    parser: Callable[[random.Random], None], seed: int, number: int
-) -> str | None:
-    """Give one input to a parser, and return its traceback if it fails."""
-    rng = random.Random(f'{seed} {parser.__name__} {number}')
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_S)
-    try:
-        parser(rng)
-    except (Exception, TooSlow):
-        return traceback.format_exc()
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return None
-
-
-def _fuzz(name: str, seed: int, first: int, until_s: float) -> bool:
-    parser = parsers.PARSERS[name]
-    faults: collections.Counter[str] = collections.Counter()
-    number = first
-    while number == first or time.monotonic() < until_s:
-        fault = execute(parser, seed, number)
-        if fault is not None:
-            # Where it was raised tells faults apart, what it says does not.
-            place = ''.join(
-                line for line in fault.splitlines() if 'File "' in line
-            )
-            if place not in faults:
-                print(
-                    f'{fault}{name}: repeat with tools/soak.sh --seed {seed} '
-                    f'--first {number} --minutes 0 {name}',
-                    flush=True,
-                )
-            faults[place] += 1
-        number += 1
-    print(
-        f'{name}: {number - first} inputs, {faults.total()} failed, '
-        f'{len(faults)} different faults',
-        flush=True,
-    )
-    return not faults
+PARTS: Mapping[str, Part] = {
+    part.name: part for part in map(fuzzer.Fuzzer, parsers.PARSERS.values())
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 if a parser failed."""
+    """Return the exit status: 1 if a part found a fault."""
     options = argparse.ArgumentParser(prog='tools/soak.sh')
     options.add_argument('--minutes', type=float, default=30.0)
     options.add_argument('--seed', type=int)
     options.add_argument('--first', type=int, default=0)
     options.add_argument('parts', nargs='*', metavar='part')
     given = options.parse_args(arguments)
-    parts = given.parts or list(parsers.PARSERS)
-    for part in parts:
-        if part not in parsers.PARSERS:
-            options.error(
-                f"no part '{part}'; there are: {' '.join(parsers.PARSERS)}"
-            )
+    names = given.parts or list(PARTS)
+    for name in names:
+        if name not in PARTS:
+            options.error(f"no part '{name}'; there are: {' '.join(PARTS)}")
     seed = random.randrange(10**9) if given.seed is None else given.seed
     print(f'seed {seed}', flush=True)
-    logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGVTALRM, _interrupt)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    each_s = given.minutes * 60 / len(parts)
-    passed = [
-        _fuzz(part, seed, given.first, time.monotonic() + each_s)
-        for part in parts
-    ]
+    passed = []
+    for name in names:
+        part = PARTS[name]
+        # A part that is counted needs the time that it needs.
+        count = getattr(given, part.counted, None)
+        until_s = time.monotonic() + given.minutes * 60 / len(names)
+        budget = Budget(until_s if count is None else None, count)
+        passed.append(part.run(seed, given.first, budget))
     return 0 if all(passed) else 1
 
 
