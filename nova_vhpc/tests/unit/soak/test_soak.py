@@ -16,14 +16,13 @@ import random
 import signal
 
 from nova_vhpc.tests import base
-from nova_vhpc.tests.soak import __main__ as soak
-from nova_vhpc.tests.soak import damage
+from nova_vhpc.tests.soak import damage, fuzzer
 
 
 class SoakTest(base.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        handler = signal.signal(signal.SIGVTALRM, soak._interrupt)
+        handler = signal.signal(signal.SIGVTALRM, fuzzer._interrupt)
         self.addCleanup(signal.signal, signal.SIGVTALRM, handler)
 
     def test_same_seed_and_number_give_same_input(self) -> None:
@@ -33,7 +32,7 @@ class SoakTest(base.TestCase):
             inputs.append(damage.encoded(rng, {'a': [1, 2], 'b': 'text'}))
 
         for seed, number in ((1, 5), (1, 5), (1, 6), (2, 5)):
-            self.assertIsNone(soak.execute(parser, seed, number))
+            self.assertIsNone(fuzzer.execute(parser, seed, number))
         self.assertEqual(inputs[0], inputs[1])
         self.assertEqual(3, len(set(inputs)))
 
@@ -41,15 +40,15 @@ class SoakTest(base.TestCase):
         def parser(rng: random.Random) -> None:
             raise ZeroDivisionError('from the parser')
 
-        fault = soak.execute(parser, 1, 0)
+        fault = fuzzer.execute(parser, 1, 0)
         self.assertIn('ZeroDivisionError: from the parser', fault or '')
 
     def test_endless_parser_is_a_fault(self) -> None:
-        self.addCleanup(setattr, soak, 'CPU_LIMIT_S', soak.CPU_LIMIT_S)
-        soak.CPU_LIMIT_S = 0.05
+        self.addCleanup(setattr, fuzzer, 'CPU_LIMIT_S', fuzzer.CPU_LIMIT_S)
+        fuzzer.CPU_LIMIT_S = 0.05
 
         def parser(rng: random.Random) -> None:
             while True:
                 pass
 
-        self.assertIn('TooSlow', soak.execute(parser, 1, 0) or '')
+        self.assertIn('TooSlow', fuzzer.execute(parser, 1, 0) or '')
