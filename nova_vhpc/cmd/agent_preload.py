@@ -26,6 +26,6 @@ def main() -> int:
     :returns: exit status of the agent.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from nova_vhpc.cmd import agent
+    from nova_vhpc.cmd import launch
 
-    return agent.main()
+    return launch.agent()

@@ -175,8 +175,12 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_tick(self) -> checks.Result:
-        from nova_vhpc.agent.actuators import libvirt_cputune
-
+        try:
+            from nova_vhpc.agent.actuators import libvirt_cputune
+        except ImportError as error:
+            return checks.warning(
+                f'not checked, because the agent cannot be loaded ({error}).'
+            )
         limits = libvirt_cputune.LibvirtCputuneActuator(self._conf).limits()
         return checks.tick(tick.tick_hz(), limits.effective_min_slice_us)
 

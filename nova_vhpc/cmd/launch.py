@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Console scripts: load a program, or say which package it lacks.
+
+A program is imported only here, not by the script, so that a missing library
+is told of in one line, whichever module imports it.
+"""
+
+import functools
+import importlib
+import sys
+
+_DISTRIBUTIONS = {
+    'libvirtmod': 'libvirt-python',
+    'libvirt': 'libvirt-python',
+    'libvirt_qemu': 'libvirt-python',
+    'openstack': 'openstacksdk',
+    'prometheus_client': 'prometheus_client',
+    'yaml': 'PyYAML',
+}
+"""Distributions on PyPI whose names differ from those of their modules."""
+
+_STATUSES = {
+    # libvirt would not start the domain otherwise.
+    'hook': 0,
+    'explain': 1,
+    'flavor': 1,
+}
+"""Exit statuses of programs for errors, 2 for all others."""
+
+
+def run(program: str) -> int:
+    """Load a program and run it.
+
+    :param program: name of its module in this package.
+    :returns: exit status of the program, or that for an error if a library
+        that it needs cannot be imported.
+    """
+    try:
+        status: int = importlib.import_module(
+            f'nova_vhpc.cmd.{program}'
+        ).main()
+    except ImportError as error:
+        if error.name is None or error.name.partition('.')[0] == 'nova_vhpc':
+            raise
+        print(f'nova-vhpc-{program}: {_reason(error)}', file=sys.stderr)
+        return _STATUSES.get(program, 2)
+    return status
+
+
+def _reason(error: ImportError) -> str:
+    """Return what is missing and what to do, in one line."""
+    module = str(error.name).partition('.')[0]
+    distribution = _DISTRIBUTIONS.get(module)
+    if distribution is None:
+        distribution = module.replace('oslo_', 'oslo.')
+    text = ' '.join(str(error).split())
+    return (
+        f'cannot load the Python library {module} ({text}). Install or '
+        f'upgrade {distribution} for {sys.executable}: "{sys.executable} -m '
+        f'pip install {distribution}", or your distribution\'s package '
+        f'(python3-{distribution.removesuffix("-python").lower()} or alike)'
+    )
+
+
+agent = functools.partial(run, 'agent')
+bench = functools.partial(run, 'bench')
+ctl = functools.partial(run, 'ctl')
+explain = functools.partial(run, 'explain')
+flavor = functools.partial(run, 'flavor')
+hook = functools.partial(run, 'hook')
+status = functools.partial(run, 'status')
+top = functools.partial(run, 'top')
+vendordata = functools.partial(run, 'vendordata')

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Console scripts without a library say which package is missing."""
+
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+from nova_vhpc.tests import base
+
+# Runs the console script argv[1] as if the module argv[2] was not installed.
+CODE = """
+import importlib, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] == blocked:
+            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
+
+value, blocked = sys.argv[1:3]
+sys.argv[:3] = ['script']
+sys.meta_path.insert(0, Blocker())
+module, _, function = value.partition(':')
+sys.exit(getattr(importlib.import_module(module), function)())
+"""
+
+ARGUMENTS = {
+    'bench': ('agent', '--help'),
+    'ctl': ('status',),
+    'explain': ('--flavor', 'm1'),
+    'flavor': ('show', 'm1'),
+    'hook': ('guest', 'migrate', 'begin'),
+    'status': ('upgrade', 'check'),
+}
+
+DISTRIBUTIONS = {
+    'keystoneauth1': 'keystoneauth1',
+    'libvirt': 'libvirt-python',
+    'openstack': 'openstacksdk',
+    'oslo_config': 'oslo.config',
+    'oslo_messaging': 'oslo.messaging',
+    'prometheus_client': 'prometheus_client',
+    'rich': 'rich',
+    'stevedore': 'stevedore',
+    'yaml': 'PyYAML',
+}
+
+# What a program can do nothing without.
+NEEDED = {
+    'agent': ('libvirt', 'oslo_messaging', 'prometheus_client', 'stevedore'),
+    'bench': ('libvirt', 'oslo_messaging'),
+    'ctl': ('oslo_config', 'rich'),
+    'explain': ('openstack', 'keystoneauth1', 'rich', 'yaml'),
+    'flavor': ('openstack', 'keystoneauth1', 'rich', 'yaml'),
+    'hook': ('libvirt',),
+    'status': ('oslo_config', 'keystoneauth1'),
+    'top': ('rich',),
+    'vendordata': ('oslo_config', 'keystoneauth1'),
+}
+
+
+def script(program):
+    """Return the entry point of a console script."""
+    if program == 'agent':
+        return 'nova_vhpc.cmd.agent_preload:main'
+    return f'nova_vhpc.cmd.launch:{program}'
+
+
+class LaunchTest(base.TestCase):
+    def test_every_console_script_is_launched(self):
+        root = pathlib.Path(__file__).parents[4]
+        project = tomllib.loads((root / 'pyproject.toml').read_text())
+        scripts = {
+            name.removeprefix('nova-vhpc-'): value
+            for name, value in project['project']['scripts'].items()
+        }
+        self.assertEqual(scripts, {name: script(name) for name in NEEDED})
+
+    def test_missing_library_is_named_with_its_package(self):
+        for program, modules in NEEDED.items():
+            for library in modules:
+                ended = self.run_without(library, program)
+                self.assertNotIn('Traceback', ended.stderr, program)
+                (line,) = ended.stderr.splitlines()
+                self.assertTrue(
+                    line.startswith(f'nova-vhpc-{program}: cannot load '), line
+                )
+                self.assertIn(f'pip install {DISTRIBUTIONS[library]}"', line)
+                self.assertEqual(
+                    {'hook': 0, 'explain': 1, 'flavor': 1}.get(program, 2),
+                    ended.returncode,
+                    line,
+                )
+
+    def test_program_that_does_not_need_it_works_without_a_library(self):
+        ended = self.run_without('libvirt', 'status')
+        self.assertNotIn('Traceback', ended.stdout + ended.stderr)
+        self.assertIn("No module named 'libvirt'", ended.stdout)
+
+    def run_without(self, library, program):
+        return subprocess.run(
+            [
+                sys.executable,
+                '-c',
+                CODE,
+                script(program),
+                library,
+                *ARGUMENTS.get(program, ()),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
