@@ -44,6 +44,14 @@ def integer(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
     return _number(int, 'a whole number', least, most)
 
 
+def number(least: float = 0.0) -> Callable[[str], float]:
+    """Return the argparse type of a number.
+
+    :param least: smallest number that is accepted.
+    """
+    return _number(float, 'a number', least)
+
+
 def add_seconds(
     parser: argparse.ArgumentParser,
     name: str,

@@ -162,11 +162,18 @@ def write_json(path: pathlib.Path | None, document: Mapping[str, Any]) -> None:
     :param path: the file; None to write nothing.
     :raises OutputError: if the file cannot be written.
     """
+    write_text(path, json.dumps(document, indent=1) + '\n')
+
+
+def write_text(path: pathlib.Path | None, text: str) -> None:
+    """Write a text file.
+
+    :param path: the file; None to write nothing.
+    :raises OutputError: if the file cannot be written.
+    """
     if path is None:
         return
     try:
-        path.write_text(
-            json.dumps(document, indent=1) + '\n', encoding='utf-8'
-        )
+        path.write_text(text, encoding='utf-8')
     except OSError as error:
         raise OutputError(path, error.strerror or error) from None

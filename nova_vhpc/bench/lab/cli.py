@@ -19,6 +19,7 @@ on the same running guests. See ``doc/source/admin/lab.rst``.
 """
 
 import argparse
+import dataclasses
 import json
 import operator
 import os
@@ -31,6 +32,9 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.bench.common import cli_types, outputs
+
+INTERVAL_ROUNDS = 9
+"""So many rounds make the range of a figure a 95% confidence interval."""
 
 HELP = 'Compare all policies, and stock Linux, on real libvirt guests.'
 
@@ -79,6 +83,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'and scaling',
     )
     parser.add_argument(
+        '--all',
+        action='store_true',
+        help='measure all mixes, policies and claims, nine times each, so '
+        'that all ranges are 95%% confidence intervals: about four hours on '
+        'a machine that does nothing else',
+    )
+    parser.add_argument(
+        '--page',
+        type=Path,
+        metavar='FILE',
+        help="write the page on the papers' claims (reStructuredText) to FILE",
+    )
+    parser.add_argument(
         '-k',
         type=cli_types.integer(),
         help='number of best runs that must agree (default: 10; 2 with '
@@ -89,6 +106,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=cli_types.integer(),
         help='largest number of runs (default: 100; 2 with --quick), and of '
         'rounds of --claims, but at most five of these',
+    )
+    parser.add_argument(
+        '--max-other-load',
+        type=cli_types.number(0.0),
+        default=0.1,
+        metavar='CPUS',
+        help='leave a round out if something else on the machine took more '
+        'than so many CPUs in it (default: %(default)s); raise it only to '
+        'try the lab out on a busy machine',
     )
     parser.add_argument(
         '--option',
@@ -105,7 +131,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print the tables and write the files.
 
-    :returns: exit status: 0, or 1 if the lab cannot be set up here.
+    :returns: exit status: 0; 1 if the lab cannot be set up here, or if
+        something else disturbed every round of a mix.
     :raises OutputError: a file cannot be written, the figures cannot be
         drawn, or the figures to merge with cannot be read.
     """
@@ -117,7 +144,9 @@ def run(args: argparse.Namespace) -> int:
         figures,
         guest_set,
         kbest,
+        mix_figures,
         mixes,
+        paper_claims,
         policies,
         report,
         runner,
@@ -125,18 +154,24 @@ def run(args: argparse.Namespace) -> int:
     from nova_vhpc.testbed import errors, image, libvirtd
 
     outputs.check(args.json)
+    outputs.check(args.page)
     outputs.check_directory(args.plot)
     outputs.check_matplotlib(args.plot)
+    if args.all:
+        args.mixes, args.claims = list(mixes.MIXES), True
     options, extra = _policy_options(args.option)
     names = [*args.policies, *(n for n in extra if n not in args.policies)]
+    most_rounds = INTERVAL_ROUNDS if args.all else 100
     scheme = kbest.KBest(
         k=args.k or (2 if args.quick else 10),
-        m=args.m or (2 if args.quick else 100),
+        m=args.m or (2 if args.quick else most_rounds),
     )
-    timing = (
+    claim_rounds = min(scheme.m, INTERVAL_ROUNDS if args.all else 5)
+    timing = dataclasses.replace(
         runner.Timing(settle_s=3.5, measure_s=3.0, alone_s=0.4)
         if args.quick
-        else runner.Timing()
+        else runner.Timing(),
+        max_other_load=args.max_other_load,
     )
     document = _earlier_figures(args.json) if args.merge else {'mixes': {}}
     document.update(report.circumstances(scheme, timing))
@@ -148,19 +183,16 @@ def run(args: argparse.Namespace) -> int:
         guest_image = image.build_image()
         for name in args.mixes:
             mix = mixes.MIXES[name]
-            runs = runner.measure_mix(
+            measured = runner.measure_mix(
                 mix, guest_image, names, timing, scheme, _say, cpus, options
             )
-            summary = figures.summarise(mix, runs, scheme, len(cpus))
-            for entry in summary.values():
-                entry['when'] = document['when']
-            document['mixes'].setdefault(name, {}).update(summary)
+            mix_figures.add(document, mix, measured, scheme, len(cpus))
             document['overall'] = figures.overall(document['mixes'])
             document['seconds'] = round(time.monotonic() - began)
             _keep(args.json, document)
         if args.claims:
             document['claims'] = experiments.measure(
-                guest_image, timing, min(scheme.m, 5), _say, cpus
+                guest_image, timing, claim_rounds, _say, cpus
             )
             _keep(args.json, document)
     except (
@@ -174,6 +206,16 @@ def run(args: argparse.Namespace) -> int:
         return 1
     report.print_tables(document)
     outputs.write_json(args.json, document)
+    if args.page:
+        outputs.write_text(args.page, paper_claims.page(document))
+    disturbed = mix_figures.undecided(document, args.mixes)
+    if disturbed:
+        _say(
+            f'nova-vhpc-bench lab: no figures for {", ".join(disturbed)}: '
+            'something else disturbed every round; stop what else runs on '
+            'this machine, or see --max-other-load'
+        )
+        return 1
     if args.plot:
         from nova_vhpc.bench.lab import plot
 
@@ -186,7 +228,7 @@ def _earlier_figures(path: Path | None) -> dict[str, Any]:
 
     :raises OutputError: the file holds something else.
     """
-    from nova_vhpc.bench.lab import report
+    from nova_vhpc.bench.lab import figures
 
     if path is None or not path.exists():
         return {'mixes': {}}
@@ -194,7 +236,7 @@ def _earlier_figures(path: Path | None) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(path.read_text())
         for by_policy in document['mixes'].values():
             for entry in by_policy.values():
-                operator.itemgetter(*report.FIGURES)(entry)
+                operator.itemgetter(*figures.FIGURES)(entry)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise outputs.OutputError(
             path,

@@ -22,9 +22,9 @@ differs.
 
 import contextlib
 import functools
+import math
 import mmap
 import random
-import statistics
 import struct
 import subprocess
 import tempfile
@@ -35,8 +35,10 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.bench.lab import confidence
+from nova_vhpc.bench.lab import rounds as rounds_of
 from nova_vhpc.control import model
-from nova_vhpc.testbed import cpu_controller, toolchain
+from nova_vhpc.testbed import cpu_controller, other_load, toolchain
 
 ERRORS_MS = (0, 1, 2, 5, 10, 20, 50)
 """Clock errors to measure, in milliseconds."""
@@ -101,6 +103,7 @@ def measure(
     rounds: int,
     say: Callable[[str], None],
     cpus: tuple[int, ...] = (0, 1),
+    max_other_load: float = math.inf,
     errors_ms: tuple[int, ...] = ERRORS_MS,
 ) -> dict[str, Any]:
     """Measure the efficiency of three clusters on two hosts, by clock error.
@@ -109,39 +112,51 @@ def measure(
     :param rounds: measurements of each clock error.
     :param say: called with one line per measurement.
     :param cpus: two CPUs, each of which stands for a host.
+    :param max_other_load: greatest load of something else, in CPUs, at which
+        a round counts.
     :param errors_ms: clock errors of the second host, in milliseconds.
     :returns: ``window_ms``, ``stock`` (efficiency without windows) and
-        ``by_error_ms``, medians; 1.0 is the work of a cluster alone.
+        ``by_error_ms``, medians, and ``ranges``, confidence ranges of all of
+        them by clock error or ``stock``; 1.0 is the work of a cluster alone.
+    :raises DisturbedError: something else disturbed too many rounds.
     :raises LabError: there is no usable CPU controller.
     :raises ImageError: there is no compiler.
     """
-    rates: dict[str, list[float]] = {}
-    alone: list[float] = []
+    results: rounds_of.Rounds = {}
+    watch = other_load.OtherLoadWatch(cpus)
     with tempfile.TemporaryDirectory(prefix='vl-clock-') as name:
         run = functools.partial(
-            _run, _build(Path(name)), Path(name), measure_s, cpus
+            _run, _build(Path(name)), Path(name), measure_s, cpus, watch
         )
-        for _ in range(rounds):
+        for current in rounds_of.undisturbed(
+            'clock', watch, max_other_load, rounds, results, say
+        ):
             settings: list[int | None] = [None, *errors_ms]
             random.shuffle(settings)
             for error_ms in settings:
-                alone.append(run(CLUSTERS[:1], None))
+                alone = run(CLUSTERS[:1], None)
                 rate = run(CLUSTERS, error_ms)
                 key = 'stock' if error_ms is None else str(error_ms)
-                rates.setdefault(key, []).append(rate)
+                rounds_of.keep(current, 'alone', key, alone)
+                rounds_of.keep(current, 'rate', key, rate)
                 say(f'clock error {key:>5s} ms {rate:9.0f} barriers/s')
     # Other load on the machine can only slow a cluster down.
-    best = max(alone)
-    medians = {
-        key: round(statistics.median(values) / best, 3)
-        for key, values in rates.items()
+    best = max(max(values) for values in results['alone'].values())
+    ranges = {
+        key: confidence.range_of([value / best for value in values])
+        for key, values in results['rate'].items()
     }
+    medians = {key: round(one.median, 3) for key, one in ranges.items()}
     return {
         'window_ms': WINDOW_MS,
         'stock': medians.pop('stock'),
         'by_error_ms': dict(
             sorted(medians.items(), key=lambda item: int(item[0]))
         ),
+        'ranges': {
+            key: [round(one.low, 3), round(one.high, 3)]
+            for key, one in ranges.items()
+        },
     }
 
 
@@ -158,6 +173,7 @@ def _run(
     directory: Path,
     measure_s: float,
     cpus: tuple[int, ...],
+    watch: other_load.OtherLoadWatch,
     clusters: tuple[str, ...],
     error_ms: int | None,
 ) -> float:
@@ -189,10 +205,11 @@ def _run(
         if error_ms is not None:
             stack.enter_context(_windows(members, clusters, error_ms, cpus))
         time.sleep(0.5)
-        before = _work(pages)
-        began = time.monotonic()
-        time.sleep(measure_s)
-        return (_work(pages) - before) / (time.monotonic() - began)
+        with watch.watch():
+            before = _work(pages)
+            began = time.monotonic()
+            time.sleep(measure_s)
+            return (_work(pages) - before) / (time.monotonic() - began)
 
 
 def _work(pages: list[mmap.mmap]) -> int:

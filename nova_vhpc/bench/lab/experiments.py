@@ -23,18 +23,21 @@ import functools
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import libvirt
 
 from nova_vhpc.bench.lab import clock_error, confidence, mixes, runner
 from nova_vhpc.bench.lab.guest_set import GuestSet
+from nova_vhpc.bench.lab.rounds import (
+    DisturbedError,
+    Rounds,
+    keep,
+    undisturbed,
+)
 from nova_vhpc.testbed import guest
 from nova_vhpc.testbed.image import GuestImage
-
-Rounds = dict[str, dict[str, list[float]]]
-"""Results of one experiment by figure and setting: one value per round."""
 
 Experiment = Callable[
     [GuestSet, runner.Timing, int, Callable[[str], None]], tuple[Any, Rounds]
@@ -46,6 +49,7 @@ SLICES_MS = (100, 50, 20, 8, 4, 2)
 """Time slices to measure, in ms; libvirt accepts none below 1 ms."""
 
 TALK_SLICES_MS = (100, 20, 4)
+
 
 _LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -111,7 +115,7 @@ def measure(
     :param cpus: the two host CPUs to use.
     :returns: ``claims`` of the lab's JSON: medians by experiment, ``when``
         each was measured, and ``rounds``, the results by experiment, see
-        :data:`Rounds`.
+        :data:`.Rounds`. Experiments without an undisturbed round are missing.
     """
     claims: dict[str, Any] = {}
     rounds_by_experiment: dict[str, Rounds] = {}
@@ -138,10 +142,18 @@ def measure(
     for mix, by_name in experiments:
         with GuestSet(mix, image, cpus) as guest_set:
             for name, experiment in by_name.items():
-                claims[name], rounds_by_experiment[name] = experiment(
-                    guest_set, timing, rounds, say
-                )
-    claims['clock'] = clock_error.measure(timing.measure_s, rounds, say, cpus)
+                try:
+                    claims[name], rounds_by_experiment[name] = experiment(
+                        guest_set, timing, rounds, say
+                    )
+                except DisturbedError as error:
+                    say(f'{name}: no figures: {error}')
+    try:
+        claims['clock'] = clock_error.measure(
+            timing.measure_s, rounds, say, cpus, timing.max_other_load
+        )
+    except DisturbedError as error:
+        say(f'clock: no figures: {error}')
     claims['when'] = dict.fromkeys(claims, when)
     claims['rounds'] = rounds_by_experiment
     return claims
@@ -165,7 +177,7 @@ def _slices(
         slice; and the results by round.
     """
     results: Rounds = {}
-    for _ in range(rounds):
+    for current in _rounds(guest_set, timing, rounds, results, say):
         settings: list[int | None] = [None, *slices_ms]
         random.shuffle(settings)
         for slice_ms in settings:
@@ -177,9 +189,9 @@ def _slices(
             after = _schedstat(guest_set)
             runs = max(1, after[1] - before[1])
             wait_ms = (after[0] - before[0]) / runs / 1e6
-            _keep(results, 'wait_ms', key, wait_ms)
+            keep(current, 'wait_ms', key, wait_ms)
             for group, names in groups.items():
-                _keep(results, group, key, sum(rates[name] for name in names))
+                keep(current, group, key, sum(rates[name] for name in names))
             say(
                 f'{guest_set.mix.name:9s} slice {key:>4s} ms '
                 f'wait {wait_ms:6.2f} ms'
@@ -214,7 +226,7 @@ def _pool(
     talkers, others = ('p0', 'p1'), ('e', 'f')
     io, computing = guest_set.cpus[-1], guest_set.cpus[0]
     results: Rounds = {}
-    for _ in range(rounds):
+    for current in _rounds(guest_set, timing, rounds, results, say):
         for pools in random.sample((False, True), 2):
             with (
                 guest_set.threads_on(talkers, io if pools else None),
@@ -224,7 +236,7 @@ def _pool(
                 rates = guest_set.measure(timing.measure_s)
             key = 'pools' if pools else 'none'
             for group, names in (('cg', talkers), ('ep', others)):
-                _keep(results, group, key, sum(rates[name] for name in names))
+                keep(current, group, key, sum(rates[name] for name in names))
     ratios = {
         group: _ratio(by_setting['pools'], by_setting['none'])
         for group, by_setting in results.items()
@@ -256,22 +268,34 @@ def _spare(
         guest_set.threads_on(talkers, packets_on, vcpus=False),
         guest_set.threads_on(('e',), packets_on),
     ):
-        for _ in range(rounds):
+        for current in _rounds(guest_set, timing, rounds, results, say):
             for spare in random.sample((False, True), 2):
                 with guest_set.only(talkers if spare else (*talkers, 'e')):
                     time.sleep(0.5)
                     rates = guest_set.measure(timing.measure_s)
                 key = 'spare' if spare else 'none'
-                _keep(results, 'cg', key, sum(rates[name] for name in talkers))
+                keep(current, 'cg', key, sum(rates[name] for name in talkers))
     ratio = _ratio(results['cg']['spare'], results['cg']['none'])
     say(f'spare CPU {ratio}')
     return ratio, results
 
 
-def _keep(results: Rounds, figure: str, setting: str, value: float) -> None:
-    """Add the value of one round."""
-    by_setting = results.setdefault(figure, {})
-    by_setting.setdefault(setting, []).append(round(value, 3))
+def _rounds(
+    guest_set: GuestSet,
+    timing: runner.Timing,
+    rounds: int,
+    results: Rounds,
+    say: Callable[[str], None],
+) -> Iterator[Rounds]:
+    """Yield a dict for each round's values; see :func:`.undisturbed`."""
+    return undisturbed(
+        guest_set.mix.name,
+        guest_set.other_load,
+        timing.max_other_load,
+        rounds,
+        results,
+        say,
+    )
 
 
 def _ratios(
@@ -321,12 +345,12 @@ def _scaling(
 ) -> tuple[dict[str, float | None], Rounds]:
     """Measure each guest alone, relative to the guest with one vCPU."""
     results: Rounds = {}
-    for _ in range(rounds * 2):
+    for current in _rounds(guest_set, timing, rounds * 2, results, say):
         for name in guest_set.guests:
             with guest_set.only((name,)):
                 time.sleep(0.1)
                 rate = guest_set.measure(timing.alone_s)[name]
-                _keep(results, 'ep', name.removeprefix('c'), rate)
+                keep(current, 'ep', name.removeprefix('c'), rate)
     ratios = _ratios(results['ep'], '1')
     say(f'scaling {ratios}')
     return ratios, results

@@ -18,10 +18,13 @@ Values are divided by each other only if they are of the same round.
 import collections
 import dataclasses
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from nova_vhpc.bench.lab import kbest, mixes
 from nova_vhpc.control import fair_share
+
+FIGURES = ('efficiency', 'fairness', 'speedup', 'loss', 'runs')
+"""Figures that every policy has in every mix; others may be missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +113,8 @@ def summarise(
 
     They are medians over all runs, besides the mean of the K best
     efficiencies and the values of each run (``efficiencies``, and ``others``,
-    see :func:`others_progress`). ``loss`` compares with stock Linux,
+    see :func:`others_progress`). A policy without any run that counts has 0
+    ``runs``, and None for all figures. ``loss`` compares with stock Linux,
     ``loss_fair`` with the fair share. Comparisons with stock are None if stock
     was not measured or did nothing. The speedup is 0 if a cluster stood still.
 
@@ -123,6 +127,7 @@ def summarise(
     figures: dict[str, dict[str, object]] = {}
     for name, done in runs.items():
         if not done:
+            figures[name] = dict.fromkeys(FIGURES) | {'runs': 0}
             continue
         own = _medians(mix, done)
         speedups = {
@@ -181,11 +186,20 @@ def _add_others(
             entry['latency_ms'] = {
                 'median': round(answers[len(answers) // 2], 2),
                 'mean': round(statistics.fmean(answers), 2),
-                'p99': round(answers[int(len(answers) * 0.99)], 2),
+                'p99': round(percentile(answers, 0.99), 2),
                 'answers_per_run': round(len(answers) / len(done), 1),
             }
-    else:
+    elif not mix.host_load:
         entry['loss_fair'] = round(1 - progress / others_fair(mix, cpus), 3)
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """Return the value below which a part of the values lies.
+
+    :param values: at least one value.
+    :param part: the part, from 0 to below 1.
+    """
+    return sorted(values)[int(len(values) * part)]
 
 
 def _medians(mix: mixes.Mix, runs: list[Run]) -> dict[str, float]:

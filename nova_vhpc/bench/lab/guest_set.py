@@ -31,7 +31,9 @@ from nova_vhpc.testbed import (
     cpu_controller,
     errors,
     guest,
+    host_load,
     libvirtd,
+    other_load,
     running_guest,
 )
 from nova_vhpc.testbed.image import GuestImage
@@ -57,6 +59,7 @@ class GuestSet:
     :ivar overhead_group: control group of the threads that belong to the
         measurement but are not vCPUs.
     :ivar bridge: name of the guests' bridge, or None without network.
+    :ivar other_load: measures what something else takes during measurements.
     :raises LabError: this process is not root, or there is no CPU controller.
     """
 
@@ -79,6 +82,8 @@ class GuestSet:
         self.uri = ''
         self.overhead_group: Path | None = None
         self.bridge: str | None = None
+        self.other_load = other_load.OtherLoadWatch(cpus)
+        self._load_group: Path | None = None
         self._connection: Any = None
 
     def __enter__(self) -> Self:
@@ -99,9 +104,10 @@ class GuestSet:
 
         :param seconds: length of the measurement.
         """
-        before = {n: g.page.read() for n, g in self.guests.items()}
-        time.sleep(seconds)
-        after = {n: g.page.read() for n, g in self.guests.items()}
+        with self.other_load.watch():
+            before = {n: g.page.read() for n, g in self.guests.items()}
+            time.sleep(seconds)
+            after = {n: g.page.read() for n, g in self.guests.items()}
         return {
             name: (after[name].work - reading.work)
             / (after[name].when_s - reading.when_s)
@@ -117,6 +123,16 @@ class GuestSet:
         return {
             name: one.schedstat()[0] / 1e9 for name, one in self.guests.items()
         }
+
+    @contextlib.contextmanager
+    def host_load(self) -> Any:
+        """Put the mix's load on the last CPU for a ``with`` block."""
+        with contextlib.ExitStack() as stack:
+            if self.mix.host_load:
+                stack.enter_context(
+                    host_load.busy(self.cpus[-1], self._load_group)
+                )
+            yield
 
     @contextlib.contextmanager
     def only(self, names: tuple[str, ...]) -> Any:
@@ -192,6 +208,9 @@ class GuestSet:
 
     def _start(self) -> None:
         controller = check()
+        # Everything of the lab is on its CPUs, so that the rest of what these
+        # CPUs do is other load.
+        self._stack.enter_context(other_load.confined(self.cpus))
         scratch = tempfile.TemporaryDirectory(prefix='nvlab-')
         self.root = Path(self._stack.enter_context(scratch))
         daemon = self._stack.enter_context(
@@ -208,6 +227,14 @@ class GuestSet:
         )
         daemon.clean_up_at_end('group', str(overhead_group))
         self._stack.callback(controller.remove_group, overhead_group)
+        if self.mix.host_load:
+            # As heavy as all guests together, as systemd's system.slice is
+            # beside machine.slice.
+            load_group = self._load_group = controller.make_group(
+                f'vhpc-lab-{self._tag}-load', MACHINE_WEIGHT
+            )
+            daemon.clean_up_at_end('group', str(load_group))
+            self._stack.callback(controller.remove_group, load_group)
         for spec in self.mix.guests:
             self._boot(spec, bridge, daemon.run_dir)
         # All libvirtds of the machine share this group, so it keeps its weight

@@ -33,6 +33,8 @@ class Mix:
     :ivar about: what the guests are, for people.
     :ivar overcommitted: whether there are more busy vCPUs than CPUs; such
         mixes count for the mean of the speedups.
+    :ivar host_load: whether a process outside of all guests keeps the second
+        CPU busy; it weighs as much as all guests together.
     :ivar cycle_s: length of a cycle of the guests' phases, in seconds.
         Measurements shorter than that would compare different phases.
     """
@@ -41,6 +43,7 @@ class Mix:
     about: str
     guests: tuple[GuestSpec, ...]
     overcommitted: bool = True
+    host_load: bool = False
     cycle_s: float = 0.0
 
     @property
@@ -54,18 +57,48 @@ class Mix:
         return clusters
 
 
-def _barrier(cluster: str) -> GuestSpec:
+def _barrier(cluster: str, vcpus: int = 2) -> GuestSpec:
     return GuestSpec(
         name=cluster,
         workload='barrier',
-        kind='barrier',
+        kind='barrier' if vcpus == 2 else f'barrier{vcpus}',
+        vcpus=vcpus,
         cluster=cluster,
         extra_specs={**PARALLEL, 'vhpc:cluster': cluster},
     )
 
 
-def _hog(name: str) -> GuestSpec:
-    return GuestSpec(name=name, workload='hog', kind='hog', parallel=False)
+def _hog(name: str, vcpus: int = 2) -> GuestSpec:
+    return GuestSpec(
+        name=name,
+        workload='hog',
+        kind='hog' if vcpus == 2 else f'hog{vcpus}',
+        vcpus=vcpus,
+        parallel=False,
+    )
+
+
+_OTHERS_SHARE = Mix(
+    'others-share',
+    'two clusters and a CPU hog that did not opt in',
+    (_barrier('a'), _barrier('b'), _hog('h')),
+)
+
+_HOGS = Mix(
+    'hogs',
+    'two clusters and two CPU hogs that did not opt in',
+    (_barrier('a'), _barrier('b'), _hog('h'), _hog('i')),
+)
+
+
+def _beside_load(mix: Mix) -> Mix:
+    """Return a mix with load on the host beside it."""
+    return dataclasses.replace(
+        mix,
+        name=f'{mix.name}-loaded',
+        about=f'{mix.about}, beside load on one CPU',
+        host_load=True,
+    )
 
 
 def _talkers(
@@ -101,11 +134,7 @@ MIXES: Mapping[str, Mix] = {
             'three equal clusters',
             (_barrier('a'), _barrier('b'), _barrier('c')),
         ),
-        Mix(
-            'hogs',
-            'two clusters and two CPU hogs that did not opt in',
-            (_barrier('a'), _barrier('b'), _hog('h'), _hog('i')),
-        ),
+        _HOGS,
         Mix(
             'web',
             'two clusters and a web server that did not opt in',
@@ -145,11 +174,7 @@ MIXES: Mapping[str, Mix] = {
         Mix(
             'narrow',
             'two clusters and a CPU hog of one vCPU that did not opt in',
-            (
-                _barrier('a'),
-                _barrier('b'),
-                dataclasses.replace(_hog('h'), vcpus=1),
-            ),
+            (_barrier('a'), _barrier('b'), _hog('h', 1)),
         ),
         Mix(
             'block',
@@ -161,12 +186,24 @@ MIXES: Mapping[str, Mix] = {
                 for name in 'abc'
             ),
         ),
+        _OTHERS_SHARE,
+        _beside_load(_OTHERS_SHARE),
+        _beside_load(_HOGS),
+        Mix(
+            'sizes',
+            'a cluster and CPU hogs of 1, 2 and 4 vCPUs that did not opt in',
+            (_barrier('a'), _hog('h', 1), _hog('i'), _hog('j', 4)),
+        ),
+        Mix(
+            'sizes-opted-in',
+            'clusters of 1, 2 and 4 vCPUs',
+            tuple(
+                _barrier(name, vcpus)
+                for name, vcpus in (('a', 1), ('b', 2), ('c', 4))
+            ),
+        ),
     )
 }
-"""Mixes by name.
-
-The first five are measured by default; the last four check that other
-guests are not harmed.
-"""
+"""Mixes by name; the first five are measured by default."""
 
 DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')

@@ -20,10 +20,11 @@ the JSON of ``nova-vhpc-bench lab --claims --json lab.json``.
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from nova_vhpc.bench.lab import claim_verdicts, report
+from nova_vhpc.bench.lab import claim_verdicts, intervals, mixes, report
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -214,7 +215,13 @@ def page(document: claim_verdicts.Document) -> str:
             f'  {claim.why}',
             '',
         ]
-    return '\n'.join(lines + _clock_error(document) + _table(document))
+    return '\n'.join(
+        lines
+        + _clock_error(document)
+        + _neighbours(document)
+        + _table(document)
+        + _left_out(document)
+    )
 
 
 def _circumstances(document: claim_verdicts.Document) -> str:
@@ -252,8 +259,12 @@ def _clock_error(document: claim_verdicts.Document) -> list[str]:
     if not clock:
         return []
     title = 'Ours: windows of several hosts are aligned by their clocks'
+    ranges = {
+        key: f' ({low:.2f} to {high:.2f})'
+        for key, (low, high) in clock.get('ranges', {}).items()
+    }
     figures = ', '.join(
-        f'{part:.2f} at {error} ms'
+        f'{part:.2f}{ranges.get(error, "")} at {error} ms'
         for error, part in clock['by_error_ms'].items()
     )
     return [
@@ -263,24 +274,82 @@ def _clock_error(document: claim_verdicts.Document) -> list[str]:
         'Three clusters with a spinning member on each of two CPUs that stand '
         f'for two hosts, windows of {clock["window_ms"]} ms, the second '
         "host's clock wrong by so much: efficiency "
-        f'{figures}; without windows {clock["stock"]:.2f}. NTP and PTP keep '
+        f'{figures}; without windows {clock["stock"]:.2f}'
+        f'{ranges.get("stock", "")}. NTP and PTP keep '
         'clocks of one data centre within 1 ms.',
         '',
     ]
+
+
+def _neighbours(document: claim_verdicts.Document) -> list[str]:
+    """Return the section on what guests that did not opt in keep."""
+    rows: list[tuple[str, ...]] = []
+    for name, by_policy in document.get('mixes', {}).items():
+        mix = mixes.MIXES.get(name)
+        ranges = by_policy.get('default', {}).get('intervals', {})
+        by_guest = ranges.get('cpus_of_stock', {})
+        for one in () if mix is None else mix.guests:
+            if one.extra_specs is None and one.name in by_guest:
+                middle, low, high = by_guest[one.name]
+                rows.append(
+                    (
+                        *(name, f'{one.workload}, {one.vcpus} vCPU'),
+                        f'{middle:.2f} ({low:.2f} to {high:.2f})',
+                        intervals.text(ranges, 'p99_of_stock', '.2f'),
+                    )
+                )
+    if not rows:
+        return []
+    return [
+        *_heading('Ours: what guests that did not opt in keep'),
+        'CPU time that each of them got under the default policy, as part of '
+        'what stock Linux gave it in the same round; and of a web server the '
+        'p99 of its latency, relative to stock.',
+        '',
+        *_list_table([('mix', 'guest', 'CPU time', 'p99'), *rows]),
+    ]
+
+
+def _left_out(document: claim_verdicts.Document) -> list[str]:
+    """Return the section on the rounds that do not count."""
+    by_mix = document.get('rounds', {})
+    if not by_mix:
+        return []
+    return [
+        *_heading('Rounds that were left out'),
+        'A round during which something else on the machine took too much '
+        'CPU time does not count.',
+        '',
+        *(f'* {name}: {rounds["why"]}.' for name, rounds in by_mix.items()),
+        '',
+    ]
+
+
+def _heading(title: str) -> list[str]:
+    return [title, '=' * len(title), '']
+
+
+def _list_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a table; the first row is its header."""
+    lines = ['.. list-table::', '   :header-rows: 1', '']
+    for row in rows:
+        for number, cell in enumerate(row):
+            lead = '   * - ' if number == 0 else '     - '
+            lines.append((lead + cell).rstrip())
+    return [*lines, '']
+
+
+def _with_range(entry: Mapping[str, Any], figure: str, form: str) -> str:
+    """Return a figure and, if it was measured, its range."""
+    text = report.figure(entry[figure], form)
+    measured = intervals.text(entry.get('intervals', {}), figure, form)
+    return f'{text} ({measured})' if measured else text
 
 
 def _table(document: claim_verdicts.Document) -> list[str]:
     """Return the table of all figures."""
     if not document.get('mixes'):
         return []
-    lines = [
-        'All figures',
-        '===========',
-        '',
-        '.. list-table::',
-        '   :header-rows: 1',
-        '',
-    ]
     rows: list[tuple[str, ...]] = [
         (
             *('mix', 'policy', 'efficiency', 'fairness', 'speedup', 'loss'),
@@ -294,19 +363,16 @@ def _table(document: claim_verdicts.Document) -> list[str]:
                 (
                     mix,
                     policy,
-                    f'{entry["efficiency"]:.2f}',
-                    f'{entry["fairness"]:.2f}',
-                    report.figure(entry['speedup'], '.2f'),
-                    report.figure(entry['loss'], '.1%'),
+                    *(
+                        _with_range(entry, name, '.2f')
+                        for name in ('efficiency', 'fairness', 'speedup')
+                    ),
+                    _with_range(entry, 'loss', '.1%'),
                     '' if latency is None else f'{latency:.1f}',
                     str(entry['runs']),
                 )
             )
-    for row in rows:
-        for number, cell in enumerate(row):
-            lead = '   * - ' if number == 0 else '     - '
-            lines.append((lead + cell).rstrip())
-    return [*lines, '']
+    return [*_heading('All figures'), *_list_table(rows)]
 
 
 def main(argv: list[str] | None = None) -> int:

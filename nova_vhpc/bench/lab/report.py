@@ -24,9 +24,6 @@ import rich.table
 
 from nova_vhpc.bench.lab import kbest, mixes, runner
 
-FIGURES = ('efficiency', 'fairness', 'speedup', 'loss', 'runs')
-"""Figures that every policy has in every mix; others may be missing."""
-
 
 def circumstances(
     scheme: kbest.KBest, timing: runner.Timing
@@ -47,6 +44,7 @@ def circumstances(
             'm': scheme.m,
             'settle_s': timing.settle_s,
             'measure_s': timing.measure_s,
+            'max_other_load': timing.max_other_load,
         },
     }
 
@@ -86,8 +84,8 @@ def print_tables(document: Mapping[str, Any]) -> None:
         for policy, entry in by_policy.items():
             cells = [
                 policy,
-                f'{entry["efficiency"]:.2f}',
-                f'{entry["fairness"]:.2f}',
+                figure(entry['efficiency'], '.2f'),
+                figure(entry['fairness'], '.2f'),
                 figure(entry['speedup'], '.2f'),
                 figure(entry['loss'], '.1%'),
             ]
@@ -103,6 +101,9 @@ def print_tables(document: Mapping[str, Any]) -> None:
             cells += [str(entry['runs'])]
             table.add_row(*cells)
         console.print(table)
+        why = document.get('rounds', {}).get(name, {}).get('why')
+        if why:
+            console.print(f'{name}: {why}', highlight=False)
     table = rich.table.Table(
         title='over-committed mixes together', title_justify='left'
     )

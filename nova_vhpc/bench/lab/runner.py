@@ -26,7 +26,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from nova_vhpc.bench.lab import figures, kbest, mixes, policies
+from nova_vhpc.bench.lab import figures, kbest, mixes, policies, rounds
 from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed.image import GuestImage
 
@@ -39,11 +39,37 @@ class Timing:
     :ivar measure_s: one measurement of a policy.
     :ivar alone_s: one measurement of a cluster alone. There is one before and
         after each policy; the best one of a round counts.
+    :ivar max_other_load: greatest load of something else, in CPUs, at which a
+        round counts.
     """
 
     settle_s: float = 2.0
     measure_s: float = 4.0
     alone_s: float = 0.7
+    max_other_load: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MixRuns:
+    """Result of :func:`measure_mix`.
+
+    :ivar runs: runs by policy, of rounds that count, in order of time.
+    :ivar other_loads: load of something else during each round, in CPUs.
+    :ivar max_other_load: see :class:`Timing`.
+    """
+
+    runs: dict[str, list[figures.Run]]
+    other_loads: list[float]
+    max_other_load: float
+
+    @property
+    def left_out(self) -> list[int]:
+        """Numbers of the rounds that do not count."""
+        return [
+            number
+            for number, load in enumerate(self.other_loads, 1)
+            if load > self.max_other_load
+        ]
 
 
 def measure_mix(
@@ -55,8 +81,11 @@ def measure_mix(
     say: Callable[[str], None],
     cpus: tuple[int, ...] = (0, 1),
     options: Mapping[str, Mapping[str, str] | None] = policies.POLICIES,
-) -> dict[str, list[figures.Run]]:
+) -> MixRuns:
     """Measure one mix until every policy's K best efficiencies agree.
+
+    A round during which something else took much CPU time is left out. The
+    measurement ends when as many rounds were left out as may be measured.
 
     :param image: kernel and initramfs of the guests.
     :param names: names of the policies, keys of ``options``.
@@ -65,14 +94,14 @@ def measure_mix(
     :param say: called with one line per run.
     :param cpus: the two host CPUs to use.
     :param options: options in ``[vhpc_control]`` by policy.
-    :returns: runs by policy, in order of time.
     :raises LabError: the guests cannot be started, or one has ended.
     :raises AgentError: an agent did not start, or did not restore.
     """
     runs: dict[str, list[figures.Run]] = {name: [] for name in names}
+    result = MixRuns(runs, [], timing.max_other_load)
     with GuestSet(mix, image, cpus) as guest_set:
         number = 0
-        while True:
+        while len(result.left_out) < max(scheme.m, rounds.MIN_LEFT_OUT):
             todo = [
                 name
                 for name, done in runs.items()
@@ -81,17 +110,28 @@ def measure_mix(
                 )
             ]
             if not todo:
-                return runs
+                break
             number += 1
             # The machine's speed changes from the first policy to the last.
             random.shuffle(todo)
             speeds = [measure_alone(guest_set, timing)]
+            loads_alone = [guest_set.other_load.take()]
             taken: dict[str, _Rates] = {}
+            loads: list[float] = []
             for name in todo:
                 taken[name] = _measure_policy(guest_set, options[name], timing)
+                loads.append(guest_set.other_load.take())
                 speeds.append(measure_alone(guest_set, timing))
+                loads_alone.append(guest_set.other_load.take())
+            # Other load can only slow a guest down: the best speed counts, so
+            # that one undisturbed measurement of the clusters alone will do.
+            other_load = max(*loads, min(loads_alone))
+            result.other_loads.append(other_load)
+            if other_load > timing.max_other_load:
+                why = rounds.left_out_text(other_load, timing.max_other_load)
+                say(f'{mix.name:9s} {number:3d} {why}')
+                continue
             alone = {
-                # Other load can only slow a guest down: the best one counts.
                 one.name: max(s[one.name] for s in speeds)
                 for one in mix.guests
             }
@@ -105,6 +145,7 @@ def measure_mix(
                 )
                 runs[name].append(run)
                 say(_line(mix, name, run))
+    return result
 
 
 def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
@@ -160,6 +201,7 @@ def _measure_policy(
     """
     late_us: float | None = None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(guest_set.host_load())
         agent: policies.Agent | None = None
         if options is not None:
             agent = policies.Agent(

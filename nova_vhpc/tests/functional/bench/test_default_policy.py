@@ -34,8 +34,8 @@ class TestDefaultBeatsStock(base.TestCase):
             status = cli.run(
                 parser.parse_args(
                     f'--quick -k 3 -m 3 --mixes clusters '
-                    f'--policies stock,default --json {file} '
-                    f'--plot {plots}'.split()
+                    f'--policies stock,default --max-other-load 9 '
+                    f'--json {file} --plot {plots}'.split()
                 )
             )
             self.assertEqual(0, status)

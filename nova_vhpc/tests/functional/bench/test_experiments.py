@@ -44,7 +44,7 @@ class TestPackets(base.TestCase):
             self.assert_on(set(cpus), (talker.pid, *talker.vcpu_threads))
             gain, rounds = experiments._spare(
                 guest_set,
-                runner.Timing(settle_s=1.0, measure_s=1.0, alone_s=0.2),
+                runner.Timing(1.0, 1.0, 0.2, max_other_load=9.0),
                 1,
                 messages.append,
             )

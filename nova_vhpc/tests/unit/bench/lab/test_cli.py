@@ -30,8 +30,10 @@ import libvirt
 from nova_vhpc.bench.common import outputs
 from nova_vhpc.bench.lab import (
     cli,
+    experiments,
     figures,
     guest_set,
+    mixes,
     report,
     runner,
 )
@@ -136,9 +138,13 @@ class CommandLineTest(base.TestCase):
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(guest_set, 'check'),
             mock.patch.object(image, 'build_image'),
-            mock.patch.object(runner, 'measure_mix') as measure_mix,
             mock.patch.object(
-                figures, 'summarise', return_value={'stock': {}}
+                runner,
+                'measure_mix',
+                return_value=runner.MixRuns({}, [0.0], 0.1),
+            ) as measure_mix,
+            mock.patch.object(
+                figures, 'summarise', return_value={'stock': {'runs': 1}}
             ),
             mock.patch.object(figures, 'overall', return_value={}),
             mock.patch.object(report, 'print_tables') as print_tables,
@@ -156,7 +162,7 @@ class CommandLineTest(base.TestCase):
         )
 
     def test_merged_figures_keep_the_time_of_their_measurement(self):
-        entry = dict.fromkeys(report.FIGURES, 1.0)
+        entry = dict.fromkeys(figures.FIGURES, 1.0)
         path = Path(self.useFixture(fixtures.TempDir()).path, 'lab.json')
         old = {'stock': {**entry, 'when': 'yesterday'}}
         path.write_text(json.dumps({'mixes': {'alone': old}}))
@@ -164,7 +170,11 @@ class CommandLineTest(base.TestCase):
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
             mock.patch.object(guest_set, 'check'),
             mock.patch.object(image, 'build_image'),
-            mock.patch.object(runner, 'measure_mix'),
+            mock.patch.object(
+                runner,
+                'measure_mix',
+                return_value=runner.MixRuns({}, [0.0], 0.1),
+            ),
             mock.patch.object(
                 figures, 'summarise', return_value={'atc': entry.copy()}
             ),
@@ -177,6 +187,67 @@ class CommandLineTest(base.TestCase):
         merged = document['mixes']['alone']
         self.assertEqual('yesterday', merged['stock']['when'])
         self.assertEqual(document['when'], merged['atc']['when'])
+
+    def run_lab(self, mix_runs, *words):
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(guest_set, 'check'),
+            mock.patch.object(image, 'build_image'),
+            mock.patch.object(runner, 'measure_mix', return_value=mix_runs),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            status = cli.run(self.parse(*words))
+        return status, out.getvalue(), err.getvalue()
+
+    def test_mix_whose_rounds_were_all_disturbed_has_no_figures(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path, 'lab.json')
+        words = ('--mixes', 'hogs', '--json', str(path))
+        disturbed = runner.MixRuns({'stock': []}, [0.8, 0.5], 0.1)
+        status, out, err = self.run_lab(disturbed, *words)
+        self.assertEqual(1, status)
+        self.assertIn('2 of 2 rounds left out', out)
+        self.assertIn('no figures for hogs', err)
+        document = json.loads(path.read_text())
+        entry = document['mixes']['hogs']['stock']
+        self.assertEqual((0, 2), (entry['runs'], entry['left_out']))
+        for figure in figures.FIGURES:
+            self.assertIn(figure, entry)
+        self.assertEqual([1, 2], document['rounds']['hogs']['left_out'])
+
+    def test_earlier_figures_survive_a_run_without_undisturbed_rounds(self):
+        path = Path(self.useFixture(fixtures.TempDir()).path, 'lab.json')
+        entry = dict.fromkeys(figures.FIGURES, 0.5)
+        path.write_text(json.dumps({'mixes': {'hogs': {'stock': entry}}}))
+        disturbed = runner.MixRuns({'stock': []}, [0.8], 0.1)
+        self.run_lab(
+            disturbed, '--mixes', 'hogs', '--merge', '--json', str(path)
+        )
+        document = json.loads(path.read_text())
+        self.assertEqual(entry, document['mixes']['hogs']['stock'])
+
+    def test_all_measures_everything_often_enough_for_intervals(self):
+        page = Path(self.useFixture(fixtures.TempDir()).path, 'claims.rst')
+        progress = dict.fromkeys(
+            (one.name for mix in mixes.MIXES.values() for one in mix.guests),
+            0.5,
+        )
+        runs = [figures.Run(1, progress, cpus=progress)]
+        measured = runner.MixRuns(
+            {'stock': runs, 'default': runs}, [0.02], 0.1
+        )
+        with mock.patch.object(
+            experiments, 'measure', return_value={}
+        ) as measure_claims:
+            words = ('--all', '--page', str(page))
+            status, _, err = self.run_lab(measured, *words)
+        self.assertEqual(0, status, err)
+        self.assertEqual(9, measure_claims.call_args.args[2])
+        text = page.read_text()
+        for name in mixes.MIXES:
+            self.assertIn(f'* {name}: 0 of 1 rounds left out', text)
+        self.assertIn('hog, 4 vCPU', text)
 
     def assert_refused_at_once(self, words, *messages):
         with mock.patch.object(cli, '_two_cpus') as two_cpus:
