@@ -59,6 +59,49 @@ def asked() -> Iterator[None]:
         raise CloudError(f'the cloud says: {text}') from None
 
 
+@contextlib.contextmanager
+def read() -> Iterator[None]:
+    """Turn what a reader of damaged answers raises into CloudError.
+
+    :raises CloudError: an answer is not what the API describes, as that of a
+        proxy.
+    """
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise CloudError(
+            f'an answer of the cloud cannot be read ({error!r}); is there a '
+            'proxy before its API?'
+        ) from error
+
+
+def text(value: Any) -> str:
+    """Return a text of an answer.
+
+    :raises TypeError: it is no text.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f'{value!r} is no text')
+    return value
+
+
+def count(value: Any) -> int:
+    """Return a number of an answer.
+
+    :raises TypeError: it is no integer.
+    """
+    if not isinstance(value, int):
+        raise TypeError(f'{value!r} is no integer')
+    return value
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the cloud."""
     parser.add_argument(

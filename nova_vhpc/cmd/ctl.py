@@ -240,8 +240,11 @@ def main(argv: list[str] | None = None) -> int:
         )
     finally:
         client.close()
-    show(args, answers)
-    problems = [*failures.values(), *find_failures(args, answers)]
+    problems = [
+        *failures.values(),
+        *show(args, answers),
+        *find_failures(args, answers),
+    ]
     for text in problems:
         print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
     return 1 if problems else 0
@@ -283,24 +286,48 @@ def find_failures(
     return problems
 
 
-def show(args: argparse.Namespace, answers: dict[str, Any]) -> None:
-    """Print the answers of the hosts."""
+def show(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
+    """Print the answers of the hosts.
+
+    :returns: for each answer that cannot be read, which is taken out of
+        ``answers``, what is wrong.
+    """
     if args.json:
         output.print_json(answers, sort_keys=True)
-        return
-    for host, answer in answers.items():
-        if args.command == 'status':
-            print(describe(host, answer))
+    problems = []
+    for host, answer in list(answers.items()):
+        try:
+            text = _text(args, host, answer)
+            find_failures(args, {host: answer})
+        except output.UNREADABLE as error:
+            del answers[host]
+            problems.append(
+                f'host {host}: its answer is not that of nova-vhpc-agent '
+                f'{version.version_string()} ({type(error).__name__}: '
+                f'{error}); is it of another version?'
+            )
             continue
-        if args.command != 'restore' and 'resumed' not in answer:
-            print(f'{host}: {args.command}: done')
-        if answer.get('resumed'):
-            print(f'{host}: resumed', *answer['resumed'])
-        if 'restored' in answer:
-            servers = answer['restored']
-            # Agents of RPC version 1.0 do not wait until it is done.
-            verb = 'restored' if 'failed' in answer else 'is restoring'
-            print(f'{host}: {verb} {len(servers)} servers', *servers)
+        if not args.json:
+            print(text, end='')
+    return problems
+
+
+def _text(args: argparse.Namespace, host: str, answer: dict[str, Any]) -> str:
+    """Return the answer to a command as lines."""
+    if args.command == 'status':
+        return describe(host, answer) + '\n'
+    text = ''
+    if args.command != 'restore' and 'resumed' not in answer:
+        text += f'{host}: {args.command}: done\n'
+    if answer.get('resumed'):
+        text += ' '.join([f'{host}: resumed', *answer['resumed']]) + '\n'
+    if 'restored' in answer:
+        servers = answer['restored']
+        # Agents of RPC version 1.0 do not wait until it is done.
+        verb = 'restored' if 'failed' in answer else 'is restoring'
+        words = [f'{host}: {verb} {len(servers)} servers', *servers]
+        text += ' '.join(words) + '\n'
+    return text
 
 
 if __name__ == '__main__':

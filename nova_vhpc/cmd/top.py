@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f'nova-vhpc-top: cannot print: {error}', file=sys.stderr)
         return 1
-    except (AttributeError, KeyError, TypeError) as error:
+    except output.UNREADABLE as error:
         # For instance an agent that was not restarted after an upgrade.
         print(
             f'nova-vhpc-top: {path}: its answer is not that of '
@@ -175,6 +175,8 @@ def render(document: dict[str, Any]) -> panel.Panel:
 
     :param document: the status document, see
         :mod:`nova_vhpc.agent.daemon.status`.
+    :raises Exception: one of :data:`.output.UNREADABLE`, for any other
+        document.
     """
     agent = document['agent']
     # Agents of earlier versions have none.

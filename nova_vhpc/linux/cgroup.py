@@ -87,5 +87,5 @@ def _unified(where: Path) -> set[str] | None:
     """Return the controllers of a cgroup2 mount; None if it is none."""
     try:
         return set((where / 'cgroup.controllers').read_text().split())
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None

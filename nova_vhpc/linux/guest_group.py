@@ -68,7 +68,8 @@ def _is_trusted(
     for mount in mounts:
         try:
             owner = cgroup.locate(mount, path).stat().st_uid
-        except OSError:
+        except (OSError, ValueError):
+            # ValueError: not even a path, as with a NUL in it.
             continue
         return owner in (0, os.geteuid())
     # Not mounted, as in some containers. Only root makes groups at the top.

@@ -103,7 +103,7 @@ class Processes:
         """Return the ID of the host's boot; it changes with every boot."""
         try:
             path = self.proc / 'sys/kernel/random/boot_id'
-            return path.read_text().strip()
+            return path.read_text(errors='replace').strip()
         except OSError:
             return ''
 
@@ -270,13 +270,14 @@ class Processes:
         for group in self.vcpu_cgroups(pid, vcpus):
             text = ''
             for name in ('cgroup.threads', 'tasks'):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):
                     text = (group / name).read_text()
                     break
-            members = text.split()
-            if len(members) != 1:
+            try:
+                (tid,) = map(int, text.split())
+            except ValueError:
                 return ()
-            tids.append(int(members[0]))
+            tids.append(tid)
         if any(
             not (self.proc / str(pid) / 'task' / str(tid)).is_dir()
             for tid in tids
@@ -314,7 +315,10 @@ class Processes:
             task = task / 'task' / str(tid)
         bases = []
         for line in self._cgroup_text(task).splitlines():
-            _, controllers, path = line.split(':', 2)
+            _, _, rest = line.partition(':')
+            controllers, colon, path = rest.partition(':')
+            if not colon:
+                continue
             # Threads sit in <domain>[/libvirt]/{emulator,vcpuN}.
             group = THREAD_GROUP.sub('', path)
             if controllers == '':

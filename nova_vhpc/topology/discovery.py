@@ -247,7 +247,7 @@ class Discovery:
 
     def _is_exported(self, nic: str) -> bool:
         functions = self._read(nic, 'device/sriov_numvfs') or '0'
-        return functions.isdecimal() and int(functions) > 0
+        return functions.isdecimal() and functions.strip('0') != ''
 
     def _is_enabled(self, bridge: str) -> bool:
         flags = self._read(bridge, 'flags')

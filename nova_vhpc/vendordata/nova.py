@@ -25,6 +25,7 @@ from typing import Any
 from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 
+from nova_vhpc.clients import openstack
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.vendordata import model, nic_order
 
@@ -135,8 +136,8 @@ class NovaClusterSource:
             raise NotMember(f'group {group["id"]} is not of this project')
         members = self._members(set(group['members']), project_id)
         cluster = model.Cluster(
-            uuid=group['id'],
-            name=group['name'],
+            uuid=openstack.text(group['id']),
+            name=openstack.text(group['name']),
             members=model.ranked(members),
         )
         if cluster.rank(server_uuid) is None:
@@ -191,7 +192,8 @@ class NovaClusterSource:
                 if value is None:
                     continue
                 for host in aggregate['hosts']:
-                    tiers.setdefault(host, [None, None])[position] = value
+                    of_host = tiers.setdefault(host, [None, None])
+                    of_host[position] = openstack.text(value)
         return {host: (switch, rack) for host, (switch, rack) in tiers.items()}
 
     def _get(
@@ -282,9 +284,9 @@ def member_of(
     flavor = server.get('flavor') or {}
     specs = extra_specs.parse(flavor.get('extra_specs') or {})
     return model.Member(
-        uuid=server['id'],
-        name=server.get('name', server['id']),
-        vcpus=flavor.get('vcpus', 0),
+        uuid=openstack.text(server['id']),
+        name=openstack.text(server.get('name', server['id'])),
+        vcpus=openstack.count(flavor.get('vcpus', 0)),
         host=server.get('hostId') or None,
         switch=switch,
         rack=rack,

@@ -81,5 +81,8 @@ def sentences(health: Document) -> list[str]:
 
 
 def _utc(since: float) -> str:
-    time = datetime.datetime.fromtimestamp(since, datetime.UTC)
+    try:
+        time = datetime.datetime.fromtimestamp(since, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return 'a time beyond the calendar'
     return time.strftime('%Y-%m-%d %H:%M:%S UTC')

@@ -30,9 +30,10 @@ from nova_vhpc.agent.probes import base
 
 PAGE_BYTES = 4096
 
-_V2 = re.compile(rb'[rw]ios=(\d+)')
-_V1 = re.compile(rb'^\S+ (?:Read|Write) (\d+)$', re.MULTILINE)
-_PROC = re.compile(rb'\n(?:read|write)_bytes: (\d+)')
+# No more digits than the kernel's 64 bits have.
+_V2 = re.compile(rb'[rw]ios=(\d{1,20})\b')
+_V1 = re.compile(rb'^\S+ (?:Read|Write) (\d{1,20})$', re.MULTILINE)
+_PROC = re.compile(rb'\n(?:read|write)_bytes: (\d{1,20})\b')
 
 
 class BlockProbe:

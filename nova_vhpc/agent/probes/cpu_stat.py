@@ -26,7 +26,11 @@ import re
 from nova_vhpc.agent.probes import base
 from nova_vhpc.linux import cgroup
 
-_THROTTLED = re.compile(rb'^throttled_(time|usec) (\d+)$', re.MULTILINE)
+_THROTTLED = re.compile(
+    # No more digits than the kernel's 64 bits have.
+    rb'^throttled_(time|usec) (\d{1,20})$',
+    re.MULTILINE,
+)
 
 
 class CpuStatProbe:

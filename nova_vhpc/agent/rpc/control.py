@@ -21,6 +21,7 @@ import contextlib
 import logging
 import queue
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from oslo_config import cfg
@@ -89,29 +90,44 @@ class _Endpoint:
         return self._answer(self._control.status)
 
     def pause(self, context: Any, wait_s: float = WAIT_S) -> dict[str, Any]:
-        return self._answer(self._control.pause, _bounded(wait_s))
+        return self._answer(lambda: self._control.pause(_bounded(wait_s)))
 
     def resume(
         self, context: Any, server: str | None = None
     ) -> dict[str, Any]:
-        return self._answer(self._control.resume, server)
+        return self._answer(lambda: self._control.resume(_checked(server)))
 
     def restore(
         self, context: Any, server: str | None = None, wait_s: float = WAIT_S
     ) -> dict[str, Any]:
-        return self._answer(self._control.restore, server, _bounded(wait_s))
+        return self._answer(
+            lambda: self._control.restore(_checked(server), _bounded(wait_s))
+        )
 
     @staticmethod
-    def _answer(call: Any, *args: Any) -> dict[str, Any]:
+    def _answer(
+        call: Callable[[], dict[str, Any] | None],
+    ) -> dict[str, Any]:
         try:
-            return {'answer': call(*args) or {}}
+            return {'answer': call() or {}}
         except Exception as error:
             LOG.warning('A control call failed: %r', error)
             return {'error': f'{type(error).__name__}: {error}'}
 
 
-def _bounded(wait_s: float) -> float:
+def _bounded(wait_s: Any) -> float:
     return min(max(0.0, float(wait_s)), MAX_WAIT_S)
+
+
+def _checked(server: Any) -> str | None:
+    """Return a server's UUID, or None for all servers.
+
+    :raises TypeError: it is neither, so that it is unclear which server is
+        meant.
+    """
+    if server is not None and not isinstance(server, str):
+        raise TypeError(f'server must be a text, not {server!r}')
+    return server
 
 
 class ControlServer:

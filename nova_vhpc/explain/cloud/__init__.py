@@ -48,8 +48,14 @@ def look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
     """Return the request with the flavor and server group that it names.
 
     :param connection: openstacksdk connection.
-    :raises CloudError: there is no flavor or group of that name.
+    :raises CloudError: there is no flavor or group of that name, or the
+        cloud's answer is not what its API describes.
     """
+    with openstack.read():
+        return _look_up(connection, request)
+
+
+def _look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
     if request.flavor_name is not None:
         request = dataclasses.replace(
             request, flavor=_flavor(connection, request.flavor_name)
@@ -75,8 +81,20 @@ def hosts(
     :param switch_key: key of aggregate metadata that names the switch.
     :param rack_key: key of aggregate metadata that names the rack.
     :param options: options of nova-scheduler.
-    :raises CloudError: there is no host, or the cloud does not answer.
+    :raises CloudError: there is no host, the cloud does not answer, or its
+        answer is not what its API describes.
     """
+    with openstack.read():
+        return _hosts(connection, request, switch_key, rack_key, options)
+
+
+def _hosts(
+    connection: Any,
+    request: ExplainRequest,
+    switch_key: str,
+    rack_key: str,
+    options: nova_options.NovaOptions,
+) -> tuple[explain_model.Host, ...]:
     assert request.flavor is not None
     specs = request.flavor.extra_specs
     topology = _snapshot(connection).hosts
@@ -106,9 +124,11 @@ def hosts(
     compute_hosts = []
     for hypervisor in _hypervisors(connection):
         uuid = hypervisor['id']
-        name = hypervisor['service']['host']
+        name = openstack.text(hypervisor['service']['host'])
         total, used = offers.cpus(
-            uuid, hypervisor['vcpus'] or 0, hypervisor['vcpus_used'] or 0
+            uuid,
+            openstack.count(hypervisor['vcpus'] or 0),
+            openstack.count(hypervisor['vcpus_used'] or 0),
         )
         switch, rack = places.get(name, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)

@@ -190,20 +190,23 @@ class Offers:
         if dedicated is None:
             return total, used
         if self._pinned:
-            return dedicated['capacity'], dedicated['used']
+            return (
+                openstack.count(dedicated['capacity']),
+                openstack.count(dedicated['used']),
+            )
         # Emulator threads have dedicated CPUs, too, but are no vCPUs.
         shared = self._resources(root).get('VCPU', {'used': 0})
-        return total, max(shared['used'], used - dedicated['used'])
+        return total, max(
+            openstack.count(shared['used']),
+            used - openstack.count(dedicated['used']),
+        )
 
     def free(self, root: str) -> tuple[float, float]:
         """Return the CPUs and the RAM in MB that a host can still allocate."""
         resources = self._resources(root)
         cpus = resources.get(self._kind(root), {'capacity': 0, 'used': 0})
         ram = resources.get('MEMORY_MB', {'capacity': 0, 'used': 0})
-        return (
-            float(cpus['capacity'] - cpus['used']),
-            float(ram['capacity'] - ram['used']),
-        )
+        return float(_free(cpus)), float(_free(ram))
 
     def members(self, root: str, vcpus: int, ram_mb: int) -> int:
         """Return how many members the resources beyond CPUs and RAM allow.
@@ -222,8 +225,7 @@ class Offers:
         for name, amount in self.host_resources.get(root, {}).items():
             resource = self._resources(root).get(name)
             if resource is not None and amount > counted.get(name, 0):
-                free = resource['capacity'] - resource['used']
-                members = min(members, max(0, free // amount))
+                members = min(members, max(0, _free(resource) // amount))
         return members
 
     def _kind(self, root: str) -> str:
@@ -235,3 +237,12 @@ class Offers:
         summary = self._summaries.get(root, {})
         resources: Mapping[str, Any] = summary.get('resources', {})
         return resources
+
+
+def _free(resource: Mapping[str, Any]) -> int:
+    """Return how much of a resource can still be allocated.
+
+    :raises TypeError: Placement's figures are no integers.
+    """
+    capacity = openstack.count(resource['capacity'])
+    return capacity - openstack.count(resource['used'])

@@ -45,10 +45,11 @@ def look_up(
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
         if host:
             existing[host] = existing.get(host, 0) + 1
+    most = group['rules'].get('max_server_per_host')
     return dataclasses.replace(
         request,
-        policy=group['policy'],
-        max_server_per_host=group['rules'].get('max_server_per_host'),
+        policy=openstack.text(group['policy']),
+        max_server_per_host=None if most is None else openstack.count(most),
         existing=existing,
     )
 

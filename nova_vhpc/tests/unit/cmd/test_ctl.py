@@ -182,3 +182,11 @@ class CtlTest(base.BaseTestCase):
                 )
             self.assertEqual(2, ending.code)
             self.assertIn('is no name', err.getvalue())
+
+    def test_unreadable_answer_is_reported_beside_the_others(self) -> None:
+        code, out, err = self.run_with(
+            {'a': {'agent': 5}, 'b': {'vms': []}}, 'status'
+        )
+        self.assertEqual(1, code)
+        self.assertIn('b: agent ?', out)
+        self.assertIn('host a: its answer is not that of', err)

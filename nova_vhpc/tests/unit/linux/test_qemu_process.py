@@ -13,6 +13,7 @@
 """QEMU processes in a made /proc."""
 
 import pathlib
+import shutil
 import tempfile
 from unittest import mock
 
@@ -59,6 +60,31 @@ class TestProcesses(base.BaseTestCase):
         (self.proc / str(pid) / 'stat').write_text(
             f'{pid} (qemu) (x) S ' + ' '.join(map(str, fields))
         )
+
+    def test_line_without_colons_is_skipped(self) -> None:
+        self.process(10, UUID, {}, groups='4\n' + V1)
+        self.assertEqual((), self.host.vcpu_threads(10, (0,)))
+        self.assertIsNone(self.host.weight_file(10, 10))
+
+    def test_group_with_bytes_for_thread_gives_no_threads(self) -> None:
+        for content in (b'x', b'\xa1', b'9' * 5000, b''):
+            self.process(10, UUID, {}, groups=f'0::/{SCOPE}/emulator\n')
+            group = self.cgroup / SCOPE / 'vcpu0'
+            group.mkdir(parents=True)
+            (group / 'cgroup.threads').write_bytes(content)
+            self.assertEqual((), self.host.vcpu_threads(10, (0,)))
+            shutil.rmtree(self.cgroup / 'machine.slice')
+            shutil.rmtree(self.proc / '10')
+
+    def test_boot_id_of_any_bytes_is_read(self) -> None:
+        path = self.proc / 'sys/kernel/random'
+        path.mkdir(parents=True)
+        (path / 'boot_id').write_bytes(b'\xa1x\n')
+        self.assertEqual('\ufffdx', self.host.boot_id())
+
+    def test_group_that_is_no_path_is_of_no_domain(self) -> None:
+        self.process(10, UUID, {}, groups='0::/a\0b/qemu-1-x\n')
+        self.assertEqual(0, self.host.find(UUID))
 
     def test_process_is_found_by_uuid(self) -> None:
         self.process(10, UUID, {})

@@ -81,13 +81,13 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertIn('2 uplinks (eth0, eth1)', problem)
 
     def test_nic_is_exported_if_it_has_virtual_functions(self) -> None:
-        for number, text in enumerate(('4', '0', '', None)):
+        for number, text in enumerate(('4', '0', '', None, '9' * 5000)):
             path = self.port(f'eth{number}')
             (path / 'device').mkdir()
             if text is not None:
                 (path / 'device' / 'sriov_numvfs').write_text(text + '\n')
         self.assertEqual(
-            [True, False, False, False],
+            [True, False, False, False, True],
             [u.exported for u in self.discover().topology.uplinks],
         )
 

@@ -167,6 +167,17 @@ class NovaTest(base.TestCase):
             [0, None], [member.uplink_nic for member in cluster.members]
         )
 
+    def test_value_of_another_kind_is_an_error_of_nova(self):
+        """Otherwise it would be in the tenant's JSON, as Infinity is."""
+        for key, value in (
+            ('name', float('inf')),
+            ('name', ['x']),
+            ('flavor', {'vcpus': float('nan'), 'extra_specs': {}}),
+            ('flavor', {'vcpus': '2', 'extra_specs': {}}),
+        ):
+            server = {**_server(1, workload='parallel'), key: value}
+            self.assertRaises(TypeError, nova_api.member_of, server, {})
+
     def test_answer_of_another_shape_is_an_error_of_nova(self):
         server = {'server': _server(1, workload='parallel')}
         group = {'server_group': {'id': 'g', 'name': 'g', 'members': [1]}}
@@ -175,6 +186,12 @@ class NovaTest(base.TestCase):
             [{'server': {'tenant_id': fakes.PROJECT, 'flavor': 'x'}}],
             [server, {'server_group': []}],
             [server, group, {'aggregates': [None]}],
+            [
+                server,
+                {'server_group': {**group['server_group'], 'id': []}},
+                {'aggregates': []},
+                {'servers': []},
+            ],
             [server, group, {'aggregates': []}, {}],
         ):
             answers = iter(bodies)

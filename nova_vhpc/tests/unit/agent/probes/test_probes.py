@@ -231,6 +231,25 @@ class TestLibvirtDelay(ProbeCase):
         self.assertIsNone(reader.read())
 
 
+class TestDamagedCounters(ProbeCase):
+    def test_number_that_no_kernel_writes_is_no_counter(self) -> None:
+        for digits in (400, 5000):
+            number = '9' * digits
+            self.put('group/io.stat', f'8:0 rios={number} wios=4\n')
+            self.put('group/cpu.stat', V2_STAT.format(number))
+            group = self.root / 'group'
+            target = self.target(vcpu_groups=(group,), block_group=group)
+            requests = block.BlockProbe(self.host).attach(target)
+            throttled = cpu_stat.CpuStatProbe(self.host).attach(target)
+            self.assertIsNone(requests.read())
+            self.put('group/io.stat', f'8:0 rios={number} wios=6\n')
+            self.assertEqual(2.0, requests.read())
+            self.assertIsNone(throttled.read())
+            self.assertIsNone(throttled.read())
+            requests.close()
+            throttled.close()
+
+
 class TestIo(ProbeCase):
     def test_events_are_counted_from_tap_statistics(self) -> None:
         name = 'sys/class/net/tap1/statistics/{}_packets'

@@ -148,3 +148,14 @@ class TestControl(base.BaseTestCase):
             control.ControlError, self.client.call, '', 'pause'
         )
         self.assertEqual('no host is named', str(error))
+
+    def test_arguments_of_wrong_kind_are_refused_in_the_answer(self) -> None:
+        endpoint = control._Endpoint(self.control)
+        for answer in (
+            endpoint.pause({}, wait_s='soon'),
+            endpoint.restore({}, wait_s=10**400),
+            endpoint.restore({}, server=['u']),
+            endpoint.resume({}, server={}),
+        ):
+            self.assertIn('error', answer)
+        self.assertEqual([], self.control.calls)

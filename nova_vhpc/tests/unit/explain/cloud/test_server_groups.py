@@ -14,6 +14,7 @@ import types
 import urllib.parse
 
 from nova_vhpc.clients import openstack
+from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import server_groups
 from nova_vhpc.explain.request_file import ExplainRequest
 from nova_vhpc.tests import base
@@ -93,3 +94,13 @@ class GroupTest(base.TestCase):
                 openstack.CloudError, self.look_up, groups, 'other'
             )
             self.assertIn("no server group 'other'", str(error))
+
+    def test_group_of_wrong_kind_is_a_cloud_error(self):
+        for key, value in (('members', 5), ('policy', []), ('rules', None)):
+            compute = Compute(1)
+            compute.groups[0][key] = value
+            request = ExplainRequest(group_name='id0')
+            error = self.assertRaises(
+                openstack.CloudError, cloud.look_up, compute, request
+            )
+            self.assertIn('cannot be read', str(error))
