@@ -12,75 +12,36 @@
 
 """Give damaged inputs to parsers, which may raise only what they document."""
 
+import argparse
 import contextlib
-import json
+import io
+import math
 import pathlib
 import random
 import tempfile
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nova_vhpc.agent.clusters import bus
-from nova_vhpc.agent.journal import record
-from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
-from nova_vhpc.agent.uplinks import bindings
+import yaml
+from rich import console
+
+from nova_vhpc.agent.clusters import bus, membership
+from nova_vhpc.agent.rpc import control
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.bench.common import traces
+from nova_vhpc.cmd import ctl, output, top
+from nova_vhpc.conf import opts
+from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.linux import cpus, qemu_process
-from nova_vhpc.scheduler.sources import snapshot
-from nova_vhpc.tests.soak import damage
-from nova_vhpc.topology import bridge_rules, model
+from nova_vhpc.linux import cpus
+from nova_vhpc.tests.soak import cloud_answers, damage, kernel_files, records
+from nova_vhpc.topology import bridge_rules
 
-IDENTITY = qemu_process.Identity('boot', 12, 34, 5)
-RECORD = record.JournalRecord(
-    'u-1',
-    'instance-1',
-    IDENTITY,
-    cputune.Cputune(
-        {'vcpu_period': 100000, 'vcpu_quota': -1, 'cpu_shares': 1024},
-        (frozenset({0, 1}), frozenset({0, 1})),
-        frozenset({0, 1}),
-        2,
-    ),
-    written={'vcpu_period': frozenset({8000}), 'cpu_shares': None},
-)
-BINDING = bindings.Binding('u-1', IDENTITY, {'52:54:00:00:00:01': ('a', 'b')})
-XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
-<metadata><nova:instance
- xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
-<nova:owner><nova:project uuid="p"/></nova:owner><nova:flavor name="f">
-<nova:extraSpecs><nova:extraSpec name="vhpc:workload">parallel</nova:extraSpec>
-<nova:extraSpec name="hw:cpu_policy">shared</nova:extraSpec></nova:extraSpecs>
-</nova:flavor></nova:instance></metadata>
-<vcpu placement='static' cpuset='0-1' current='2'>4</vcpu>
-<cputune><shares>20</shares><vcpupin vcpu='0' cpuset='0'/></cputune>
-<devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
-<source bridge='br0'/><target dev='tap0'/></interface>
-<disk><target dev='vda'/></disk></devices></domain>"""
 MESSAGE = {
     **{'cluster': 'c', 'host': 'h1', 'boot': 5, 'seq': 7, 'phase': 'io'},
     **{'lease_ms': 1000, 'min_slice_us': 3000},
-}
-UPLINK = {
-    model.UPLINK: {'capacity': 1, 'used': 0},
-    model.MBPS: {'capacity': 1000, 'used': 0},
-}
-PLACEMENT = {
-    'provider_summaries': {
-        'r': {
-            'resources': {'VCPU': {'capacity': 8, 'used': 1}},
-            **{'traits': [], 'root_provider_uuid': 'r'},
-        },
-        'm': {
-            'resources': {model.STAMP: {'capacity': 29000000, 'used': 0}},
-            **{'traits': [], 'root_provider_uuid': 'r'},
-        },
-        'u': {
-            'resources': UPLINK,
-            **{'traits': [model.TRAIT_SEPARATE], 'root_provider_uuid': 'r'},
-        },
-    }
 }
 REQUEST = {
     'flavor': {
@@ -88,45 +49,46 @@ REQUEST = {
         'extra_specs': {'vhpc:network': 'separate', 'vhpc:paradigm': 'mpi'},
     },
     'members': 3,
-    'hosts': [{'name': 'h1', 'vcpus': 8, 'ram_mb': 1000}],
+    'hosts': [{'name': 'h1', 'cpus': 8, 'free_ram_mb': 1000}],
     'options': {'spare_cpus': 0},
 }
+OPTIONS = tuple(
+    option for _, options in opts.list_opts() for option in options
+)
+GROUPS = 'weather:\n- 10000000-0000-4000-8000-000000000001\n- b\nocean: [c]\n'
+VM = {
+    **{'uuid': 'u', 'name': 'n', 'workload': 'parallel', 'cluster': 'c'},
+    **{'phase': 'io', 'slice_us': 3, 'reason': '', 'remarks': []},
+    **{'period_us': 5, 'quota_us': 4, 'shares': 3, 'vcpu_pins': ['0']},
+    **{'sync_latency_us': 3.0, 'io_events': 4, 'run_us': 5.0, 'writes': 3},
+    **{'released': [], 'hands_off': '', 'problem': ''},
+}
+PART = {
+    **{'state': 'degraded', 'healthy': False, 'since': 0.0},
+    **{'what': 'no broker', 'action': 'start it'},
+}
+STATUS = {
+    'agent': {
+        **{'host': 'h', 'cpus': '0-1', 'tick_us': 5, 'period_us': 100_000},
+        **{'overruns': 0, 'dry_run': False, 'paused': False, 'remarks': []},
+        **{'libvirt_up': True, 'refused': {'u': 'reason'}},
+    },
+    'health': {'healthy': False, 'parts': {'peers': PART}},
+    'vms': [VM],
+    'windows': {'playing': True, 'turns': [{'width_us': 5}]},
+    'peers': {
+        **{'state': 'up', 'echo_us': 5, 'detail': ''},
+        'clusters': {
+            'c': {'phase': 'io', 'own': 'io', 'hosts': {'h2': {'phase': 'io'}}}
+        },
+    },
+    'publishing': {'state': 'fresh', 'age_s': 3, 'problems': []},
+}
+OUTCOME = {'restored': ['u'], 'resumed': ['u'], 'failed': {'v': 'busy'}}
 SPECS = (
     *('separate', 'exported', '1', '2', 'mpi', '1.0', '0', '4294967296'),
     *('-1', 'parallel', 'host', 'auto'),
 )
-
-
-def journal_record(rng: random.Random) -> None:
-    """Read a journal record, and write again what was accepted."""
-    _read_and_write(rng, RECORD)
-
-
-def uplink_binding(rng: random.Random) -> None:
-    """Read a record of moved NICs, and write again what was accepted."""
-    _read_and_write(rng, BINDING)
-
-
-def _read_and_write(
-    rng: random.Random, valid: record.JournalRecord | bindings.Binding
-) -> None:
-    source = json.loads(valid.to_json())
-    # Without its checksum, as of an old agent, more of the faults get through.
-    if rng.random() < 0.7:
-        del source[record.CHECKSUM_KEY]
-    try:
-        accepted = valid.from_json(damage.encoded(rng, source), 'soak')
-    except record.JournalError:
-        return
-    valid.from_json(accepted.to_json(), 'soak')
-
-
-def domain(rng: random.Random) -> None:
-    """Parse a domain's XML."""
-    xml = damage.characters(rng, XML)
-    for parse in (domain_xml.parse, interfaces.read):
-        with contextlib.suppress(ValueError):
-            parse(xml)
 
 
 def bus_message(rng: random.Random) -> None:
@@ -136,6 +98,100 @@ def bus_message(rng: random.Random) -> None:
         return
     with contextlib.suppress(KeyError, TypeError, ValueError):
         bus.decode(fields)
+
+
+class _Control:
+    """An agent that only checks what the endpoint lets through."""
+
+    def status(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def pause(self, wait_s: float) -> dict[str, Any]:
+        """Check the time to wait."""
+        return self.restore(None, wait_s)
+
+    def resume(self, server: Any) -> dict[str, Any]:
+        """Return the server."""
+        return self.restore(server, 0.0)
+
+    def restore(self, server: Any, wait_s: float) -> dict[str, Any]:
+        """Check the arguments."""
+        if not 0.0 <= wait_s <= control.MAX_WAIT_S:
+            raise AssertionError(f'a wait of {wait_s} s was accepted')
+        if server is not None and not isinstance(server, str):
+            raise AssertionError(f'server {server!r} was accepted')
+        return {}
+
+
+def control_call(rng: random.Random) -> None:
+    """Call an agent's control interface with arguments of any kind."""
+    names = rng.choices(('server', 'wait_s'), k=rng.randint(0, 2))
+    method = rng.choice(('status', 'pause', 'resume', 'restore'))
+    allowed = {'pause': ('wait_s',), 'resume': ('server',), 'status': ()}
+    arguments = {
+        name: damage.value(rng)
+        for name in names
+        if name in allowed.get(method, names)
+    }
+    dispatcher = messaging.RPCDispatcher(
+        [control._Endpoint(_Control())],
+        messaging.NoOpSerializer(),
+        messaging.DefaultRPCAccessPolicy,
+    )
+    message = {
+        **{'method': method, 'args': arguments, 'version': control.VERSION},
+        'namespace': control.NAMESPACE,
+    }
+    answer = dispatcher.dispatch(
+        types.SimpleNamespace(ctxt={}, message=message, client_timeout=None)
+    )
+    if 'AssertionError' in answer.get('error', ''):
+        raise AssertionError(answer['error'])
+
+
+def option_value(rng: random.Random) -> None:
+    """Convert an option's value, as oslo.config does."""
+    option = rng.choice(OPTIONS)
+    given = str(damage.value(rng))
+    if rng.random() < 0.4 and option.default is not None:
+        given = damage.characters(rng, str(option.default))
+    try:
+        value = option.type(given)
+    except ValueError:
+        return
+    ours = isinstance(option.type, conf_types.Finite)
+    if ours and not math.isfinite(value):
+        raise AssertionError(f'{option.name} = {given!r} gives {value}')
+
+
+def groups_file(rng: random.Random) -> None:
+    """Read the file of virtual clusters without server groups."""
+    with contextlib.suppress(ValueError, RecursionError, yaml.YAMLError):
+        membership.read_file(yaml.safe_load(damage.characters(rng, GROUPS)))
+
+
+def status_in_top(rng: random.Random) -> None:
+    """Show an agent's status document in nova-vhpc-top."""
+    document = damage.document(rng, STATUS)
+    with contextlib.suppress(*output.UNREADABLE):
+        shown = top.render(document)
+        console.Console(file=io.StringIO(), width=160).print(shown)
+
+
+def status_in_ctl(rng: random.Random) -> None:
+    """Show an agent's answers in nova-vhpc-ctl."""
+    command = rng.choice(tuple(ctl.COMMANDS))
+    valid = STATUS if command == 'status' else OUTCOME
+    args = argparse.Namespace(
+        command=command,
+        json=rng.random() < 0.2,
+        server=rng.choice((None, 'u')),
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        answers = {'h': damage.document(rng, valid)}
+        ctl.show(args, answers)
+        ctl.find_failures(args, answers)
 
 
 def cpu_set(rng: random.Random) -> None:
@@ -168,15 +224,6 @@ def flavor_specs(rng: random.Random) -> None:
     )
 
 
-def placement_answer(rng: random.Random) -> None:
-    """Parse Placement's answer to the bulk read."""
-    body: Any = damage.document(rng, PLACEMENT)
-    with contextlib.suppress(
-        AttributeError, KeyError, OverflowError, TypeError, ValueError
-    ):
-        snapshot.parse(body, {})
-
-
 def explain_request(rng: random.Random) -> None:
     """Read a REQUEST.json of nova-vhpc-explain."""
     with contextlib.suppress(request_file.RequestError):
@@ -197,8 +244,14 @@ def trace(rng: random.Random) -> None:
 PARSERS: Mapping[str, Callable[[random.Random], None]] = {
     parser.__name__: parser
     for parser in (
-        *(journal_record, uplink_binding, domain, bus_message, cpu_set),
-        *(bridge_rule, flavor_specs, placement_answer, explain_request),
-        trace,
+        *(records.journal_record, records.uplink_binding, records.domain),
+        *(records.metadata_copy, records.libvirt_hook),
+        *(kernel_files.processes, kernel_files.probes),
+        *(kernel_files.cpu_lists, kernel_files.bridges),
+        *(bus_message, control_call, cpu_set, bridge_rule, option_value),
+        *(groups_file, flavor_specs),
+        *(cloud_answers.placement_answer, cloud_answers.memberships),
+        *(cloud_answers.explained_cloud, cloud_answers.vendordata),
+        *(explain_request, status_in_top, status_in_ctl, trace),
     )
 }
