@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     'lab': 'lab.cli',
     'replay': 'replay.cli',
     'peers': 'phase_exchange',
+    'fairness': 'fairness',
 }
 """Module of each subcommand, below ``nova_vhpc.bench``."""
 

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent of a simulated host: the real controller, late as in reality.
+
+Each control period it reads the counters of all VMs, lets the controller
+decide, and carries the plan out: pins and quotas as libvirt does, weights at
+the borders of gang windows by their files.
+"""
+
+import dataclasses
+import random
+from collections.abc import Mapping
+
+from nova_vhpc.control import controller, model
+from nova_vhpc.sim import host_spec, libvirt_writer, sensor, window_player
+from nova_vhpc.sim.agenda import Agenda
+from nova_vhpc.sim.step_host import Host
+
+PERIOD_US = 100_000
+
+DECIDE_US = 2_000
+"""Time from reading the counters until the plan is carried out."""
+
+
+class Agent:
+    """Controls one simulated host.
+
+    :param decider: the controller, with its policies.
+    :param numbers: the simulated host's number of each VM, by name.
+    :param seed: for the latencies.
+    :ivar plan: the last plan; None before the first.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        agenda: Agenda,
+        spec: host_spec.HostSpec,
+        numbers: Mapping[str, int],
+        decider: controller.Controller,
+        seed: int,
+    ) -> None:
+        self._host = host
+        self._agenda = agenda
+        self._numbers = numbers
+        self._controller = decider
+        chance = random.Random(seed)
+        self._sensor = sensor.Sensor(host, spec, numbers, PERIOD_US)
+        self._in_force = {
+            vm.name: self._sensor.original(vm)
+            for vm in spec.vms
+            if vm.opted_in
+        }
+        self._writer = libvirt_writer.LibvirtWriter(
+            host, agenda, numbers, self._in_force, chance
+        )
+        self._player = window_player.WindowPlayer(
+            agenda, self._set_shares, chance
+        )
+        self.plan: model.Plan | None = None
+        # Not in phase with the kernel's ticks, nor with the samples.
+        agenda.at(agenda.now_us + chance.randrange(1, PERIOD_US), self._tick)
+
+    def _tick(self) -> None:
+        now_us = self._agenda.now_us
+        plan = self._controller.decide(
+            self._sensor.view(self._in_force, self._player.late_us())
+        )
+        self._agenda.at(now_us + DECIDE_US, lambda: self._carry_out(plan))
+        self._agenda.at(now_us + PERIOD_US, self._tick)
+
+    def _carry_out(self, plan: model.Plan) -> None:
+        self.plan = plan
+        for name, planned in plan.vms.items():
+            if planned.writes is not None:
+                self._writer.write(name, planned.writes)
+        self._player.play(plan.windows)
+
+    def _set_shares(self, name: str, shares: int) -> None:
+        self._host.set_weight(self._numbers[name], shares)
+        self._in_force[name] = dataclasses.replace(
+            self._in_force[name], shares=shares
+        )

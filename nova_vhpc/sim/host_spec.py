@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a simulated host is made of: its CPUs, VMs and load from outside."""
+
+import dataclasses
+
+from nova_vhpc.control import model
+from nova_vhpc.sim import step_programs as programs
+
+DEFAULT_WEIGHT = model.DEFAULT_SHARES_V1
+
+PERIOD_US = 100_000
+"""Enforcement period of a flavor's quota, as Nova sets it by default."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmSpec:
+    """One VM.
+
+    :ivar kind: short name of the program, for reports.
+    :ivar opted_in: whether its flavor lets the agent manage it.
+    :ivar cluster: its virtual cluster.
+    :ivar coupled: whether the members of its cluster wait for each other at
+        their barriers, and not only the vCPUs of each.
+    :ivar weight: ``cpu_shares``.
+    :ivar quota_us: CPU time of each vCPU per :data:`PERIOD_US`.
+    :ivar allowed_cpus: CPUs that it is bound to; None for all.
+    :ivar repin: whether the agent may pin it; False for a guest that is bound
+        to a NUMA node.
+    """
+
+    name: str
+    kind: str
+    program: programs.Program
+    vcpus: int
+    opted_in: bool = False
+    cluster: str | None = None
+    coupled: bool = False
+    weight: int = DEFAULT_WEIGHT
+    quota_us: int | None = None
+    allowed_cpus: frozenset[int] | None = None
+    repin: bool = True
+
+    def __str__(self) -> str:
+        words = [f'{self.name}: {self.vcpus} vCPUs', self.kind]
+        if self.opted_in:
+            words.append(f'opted in ({self.cluster})')
+        if self.weight != DEFAULT_WEIGHT:
+            words.append(f'weight {self.weight}')
+        if self.quota_us is not None:
+            words.append(f'quota {self.quota_us / PERIOD_US:.0%} per vCPU')
+        if self.allowed_cpus is not None:
+            words.append(
+                f'bound to CPUs {min(self.allowed_cpus)} to '
+                f'{max(self.allowed_cpus)}'
+            )
+        return ', '.join(words)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadSpec:
+    """Threads outside of any VM."""
+
+    program: programs.Program
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostSpec:
+    """A host and what runs on it.
+
+    :ivar name: name or seed by which the host can be made again.
+    :ivar hz: frequency of the kernel's tick.
+    :ivar noise: whether there are short interruptions by the system.
+    """
+
+    name: str
+    cpus: int
+    vms: tuple[VmSpec, ...]
+    loads: tuple[LoadSpec, ...] = ()
+    hz: int = 250
+    sockets: int = 1
+    noise: bool = True
+
+    def topology(self) -> tuple[model.Cpu, ...]:
+        """Return the CPUs as the agent sees them."""
+        return tuple(
+            model.Cpu(
+                number,
+                socket=self.sockets * number // self.cpus,
+                llc=self.sockets * number // self.cpus,
+                core=number,
+            )
+            for number in range(self.cpus)
+        )

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Makes the controller's views from the counters of a simulated host.
+
+A view holds what the agent's probes would read: schedstat's run and wait times
+and numbers of runs, and I/O events. Progress and the programs stay hidden.
+"""
+
+from collections.abc import Mapping
+
+from nova_vhpc.control import model
+from nova_vhpc.sim import host_spec
+from nova_vhpc.sim.step_host import Counters, Host
+
+IO_SCALE_US = 100_000
+"""I/O events are counted per 100 ms."""
+
+LIMITS = model.ActuatorLimits(
+    effective_min_slice_us=4_000, min_shares=2, max_shares=262_144
+)
+"""What libvirt accepts on cgroup v1."""
+
+
+class _Meter:
+    """Turns the counters of one VM into samples."""
+
+    def __init__(self, counters: Counters, now_us: int) -> None:
+        self._last = counters
+        self._last_us = now_us
+
+    def sample(self, counters: Counters, now_us: int) -> model.Sample:
+        """Return the increase since the last call."""
+        last, self._last = self._last, counters
+        elapsed_us = now_us - self._last_us
+        self._last_us = now_us
+        if elapsed_us <= 0:
+            return model.Sample()
+        wait_us = _increase(counters.wait_us, last.wait_us)
+        return model.Sample(
+            sync_latency_us=sum(wait_us) / len(wait_us),
+            io_events=(counters.io_events - last.io_events)
+            * (IO_SCALE_US / elapsed_us),
+            vcpu_run_us=_increase(counters.run_us, last.run_us),
+            vcpu_wait_us=wait_us,
+            vcpu_runs=tuple(
+                now - was
+                for now, was in zip(counters.runs, last.runs, strict=True)
+            ),
+            elapsed_us=float(elapsed_us),
+        )
+
+
+def _increase(
+    now: tuple[float, ...], was: tuple[float, ...]
+) -> tuple[float, ...]:
+    return tuple(float(a - b) for a, b in zip(now, was, strict=True))
+
+
+class Sensor:
+    """Reads all VMs of a host once per control period.
+
+    :param spec: the host's CPUs and VMs.
+    :param numbers: the simulated host's number of each VM, by name.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        spec: host_spec.HostSpec,
+        numbers: Mapping[str, int],
+        period_us: int,
+    ) -> None:
+        self._host = host
+        self._numbers = numbers
+        self._period_us = period_us
+        self._cpus = spec.topology()
+        self._everywhere = frozenset(range(spec.cpus))
+        self._managed = [vm for vm in spec.vms if vm.opted_in]
+        self._others = [vm for vm in spec.vms if not vm.opted_in]
+        self._meters = {
+            name: _Meter(host.counters(number), host.now_us)
+            for name, number in numbers.items()
+        }
+        self._tick = 0
+
+    def original(self, vm: host_spec.VmSpec) -> model.CpuTune:
+        """Return a VM's cputune before the agent writes to it."""
+        return model.CpuTune(
+            host_spec.PERIOD_US,
+            model.UNLIMITED if vm.quota_us is None else vm.quota_us,
+            vm.weight,
+            (vm.allowed_cpus or self._everywhere,) * vm.vcpus,
+        )
+
+    def view(
+        self, in_force: Mapping[str, model.CpuTune], late_us: float
+    ) -> model.HostView:
+        """Return the host as the agent sees it now.
+
+        :param in_force: cputune of each managed VM, by name.
+        :param late_us: mean lateness of gang windows; 0 if unknown.
+        """
+        self._tick += 1
+        now_us = self._host.now_us
+        return model.HostView(
+            self._tick,
+            now_us,
+            self._period_us,
+            self._cpus,
+            tuple(
+                model.VmView(
+                    vm.name,
+                    vm.vcpus,
+                    workload=model.Workload.PARALLEL,
+                    cluster=vm.cluster,
+                    repin=vm.repin,
+                    allowed_cpus=vm.allowed_cpus,
+                    original=self.original(vm),
+                    in_force=in_force[vm.name],
+                    sample=self._sample(vm.name, now_us),
+                )
+                for vm in self._managed
+            ),
+            wall_us=now_us,
+            limits=LIMITS,
+            others=tuple(
+                model.OtherVm(
+                    vm.name,
+                    vm.vcpus,
+                    vm.weight,
+                    self._sample(vm.name, now_us),
+                    self.original(vm).share,
+                    self.original(vm).vcpu_pins,
+                )
+                for vm in self._others
+            ),
+            window_late_us=late_us,
+        )
+
+    def _sample(self, name: str, now_us: int) -> model.Sample:
+        counters = self._host.counters(self._numbers[name])
+        return self._meters[name].sample(counters, now_us)

@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host without CPUs, on which only time passes."""
+
+from nova_vhpc.sim.agenda import Agenda
+
+
+class Clock:
+    """Simulated time.
+
+    :ivar steps: times to which the host was advanced.
+    """
+
+    def __init__(self):
+        self.now_us = 0
+        self.steps = []
+
+    def advance(self, until_us):
+        self.now_us = until_us
+        self.steps.append(until_us)
+
+
+def agenda():
+    return Agenda(Clock())

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The player of gang windows on a simulated host."""
+
+import random
+
+from nova_vhpc.control import model
+from nova_vhpc.sim import window_player
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.sim import clock
+
+WIDTH_US = 50_000
+
+
+def schedule(first='a', second='b', own=1_024):
+    return model.WindowSchedule(
+        tuple(
+            model.Turn(
+                WIDTH_US,
+                frozenset({favoured}),
+                {name: 40_960 if name == favoured else 20 for name in pair},
+            )
+            for pair in ((first, second),)
+            for favoured in pair
+        ),
+        {first: own, second: own},
+    )
+
+
+class TestWindowPlayer(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.agenda = clock.agenda()
+        self.shares = {}
+        self.writes = []
+        self.player = window_player.WindowPlayer(
+            self.agenda, self.set_shares, random.Random(1)
+        )
+
+    def set_shares(self, name, shares):
+        self.shares[name] = shares
+        self.writes.append((self.agenda.now_us, name, shares))
+
+    def test_turns_follow_the_wall_clock(self):
+        self.agenda.run(10_000)
+        self.player.play(schedule())
+        self.agenda.run(45_000)
+        self.assertEqual({'a': 40_960, 'b': 20}, self.shares)
+        self.agenda.run(60_000)
+        self.assertEqual({'a': 20, 'b': 40_960}, self.shares)
+        self.agenda.run(140_000)
+        self.assertEqual({'a': 40_960, 'b': 20}, self.shares)
+
+    def test_weights_are_in_force_shortly_after_the_border(self):
+        self.player.play(schedule())
+        self.agenda.run(20 * WIDTH_US)
+        late_us = [at_us % WIDTH_US for at_us, _, _ in self.writes]
+        self.assertGreater(min(late_us), 0)
+        self.assertLess(max(late_us), 10_000)
+        self.assertLess(0, self.player.late_us())
+        self.assertLess(self.player.late_us(), 2_000)
+
+    def test_same_schedule_goes_on(self):
+        self.player.play(schedule())
+        self.agenda.run(10_000)
+        self.player.play(schedule())
+        self.agenda.run(40_000)
+        self.assertEqual(2, len(self.writes))
+
+    def test_vms_that_leave_get_their_shares_after(self):
+        self.player.play(schedule('a', 'b'))
+        self.agenda.run(10_000)
+        self.player.play(schedule('b', 'c'))
+        self.agenda.run(20_000)
+        self.assertEqual({'a': 1_024, 'b': 40_960, 'c': 20}, self.shares)
+
+    def test_all_get_their_shares_after_at_the_end(self):
+        self.player.play(schedule())
+        self.agenda.run(10_000)
+        self.player.play(None)
+        self.agenda.run(500_000)
+        self.assertEqual({'a': 1_024, 'b': 1_024}, self.shares)
+
+    def test_vm_that_left_is_written_when_it_is_back(self):
+        for each in (schedule(), None, schedule()):
+            self.player.play(each)
+            self.agenda.run(self.agenda.now_us + 5_000)
+        self.assertEqual({'a': 40_960, 'b': 20}, self.shares)
