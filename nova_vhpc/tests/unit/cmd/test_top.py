@@ -220,7 +220,10 @@ class TopTest(base.BaseTestCase):
             self.assertNotIn(b'Traceback', shown)
 
     def test_answer_of_another_version_is_reported(self) -> None:
-        for answer in ({}, [], {'agent': None, 'vms': []}):
+        endless = status_document.document()
+        endless |= {'publishing': None, 'agent': {**AGENT, 'period_us': 0}}
+        endless['vms'][0]['run_us'] = 5.0
+        for answer in ({}, [], {'agent': None, 'vms': []}, endless):
             err = io.StringIO()
             with (
                 mock.patch.object(

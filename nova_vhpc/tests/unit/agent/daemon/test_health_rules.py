@@ -63,6 +63,19 @@ def document(
     return whole
 
 
+class SentencesTest(base.BaseTestCase):
+    def test_time_beyond_the_calendar_is_said(self) -> None:
+        part = {
+            **{'state': 'failed', 'healthy': False},
+            **{'what': 'off', 'action': 'turn it on'},
+        }
+        for since in (1e308, float('nan'), float('inf'), 1e15):
+            (sentence,) = health.sentences(
+                {'parts': {'peers': {**part, 'since': since}}}
+            )
+            self.assertIn('a time beyond the calendar', sentence)
+
+
 class HealthRulesTest(base.BaseTestCase):
     def assert_part(
         self, part: str, state: str, whole: dict[str, Any], *words: str
