@@ -18,11 +18,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from nova_vhpc.tests.soak import fuzzer, parsers
+from nova_vhpc.tests.soak import (
+    clock,
+    fuzzer,
+    parsers,
+    publication,
+    scheduler,
+)
 from nova_vhpc.tests.soak.part import Budget, Part
 
 PARTS: Mapping[str, Part] = {
-    part.name: part for part in map(fuzzer.Fuzzer, parsers.PARSERS.values())
+    part.name: part
+    for part in (
+        *map(fuzzer.Fuzzer, parsers.PARSERS.values()),
+        publication.Publication(),
+        scheduler.Scheduler(),
+        clock.Clock(),
+    )
 }
 
 
@@ -32,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument('--minutes', type=float, default=30.0)
     options.add_argument('--seed', type=int)
     options.add_argument('--first', type=int, default=0)
+    for counted in sorted({part.counted for part in PARTS.values()}):
+        options.add_argument(f'--{counted}', type=int)
     options.add_argument('parts', nargs='*', metavar='part')
     given = options.parse_args(arguments)
     names = given.parts or list(PARTS)
