@@ -55,7 +55,9 @@ OPTS: list[Any] = [
         'the vCPUs of one parallel VM run together), atc (adaptive, from the '
         'synchronisation latency), dss (from I/O), vslicer (micro '
         'slices for latency VMs), fixed, or none. Change it to compare '
-        'policies; each can be combined with each pinning_policy.',
+        'policies; each can be combined with each pinning_policy. All but '
+        'gang and none act only on VMs whose flavor has quota:cpu_quota; '
+        'nova-vhpc-top names the others.',
     ),
     cfg.StrOpt(
         'pinning_policy',

@@ -146,6 +146,8 @@ class ActuatorLimits:
     :ivar min_shares: least ``cpu_shares`` (2 on cgroup v1, 1 on v2).
     :ivar max_shares: greatest ``cpu_shares`` (262144 on cgroup v1, 10000 on
         v2).
+    :ivar thread_slices: whether an actuator also gives a slice to each vCPU's
+        thread, for which a VM needs no quota.
     """
 
     min_period_us: int = 1_000
@@ -155,6 +157,7 @@ class ActuatorLimits:
     effective_min_slice_us: int = 1_000
     min_shares: int = 2
     max_shares: int = 10_000
+    thread_slices: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

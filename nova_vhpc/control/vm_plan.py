@@ -22,6 +22,19 @@ from nova_vhpc.control.slices import base as slices_base
 
 UNKNOWN_QUOTA = 'original period or quota unknown; not written'
 
+NO_QUOTA = 'slice policy cannot act: flavor has no quota (quota:cpu_quota)'
+"""A quota as long as its period never ends a slice."""
+
+NOT_SHORTER = (
+    'slice policy cannot act: slice is not shorter than the quota of the '
+    'flavor, or no period within the limits keeps the CPU share'
+)
+
+OWN_CPUS = (
+    'slice policy cannot act: each vCPU has a host CPU of its own, and flavor '
+    'has no quota'
+)
+
 
 Inputs = tuple[
     slices_base.VmSlice,
@@ -163,12 +176,15 @@ def work_out(
             and _has_own_cpus(original.vcpu_pins, of_original)
         ):
             slice_us = None
+            problem = None if choice.optional else OWN_CPUS
         else:
             for_slice = bandwidth.for_slice(
                 slice_us, of_original, limits, choice.specified
             )
             chosen = for_slice or of_original
             slice_us = None if for_slice is None else for_slice[1]
+            if not choice.optional:
+                problem = _why_no_effect(for_slice, of_original, limits)
     if not repin:
         pins = None
     elif pins is None:
@@ -181,6 +197,21 @@ def work_out(
         vcpu_pins=pins,
     )
     return Outcome(tune, slice_us, problem)
+
+
+def _why_no_effect(
+    for_slice: bandwidth.Bandwidth | None,
+    original: bandwidth.Bandwidth,
+    limits: model.ActuatorLimits,
+) -> str | None:
+    """Return why a slice changes nothing for the VM; None if it does.
+
+    :param for_slice: period and quota for the slice; None if there are none.
+    :param original: period and quota of the flavor.
+    """
+    if original[1] == model.UNLIMITED:
+        return None if limits.thread_slices else NO_QUOTA
+    return NOT_SHORTER if for_slice is None else None
 
 
 def _has_own_cpus(

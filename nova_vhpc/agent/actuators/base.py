@@ -12,7 +12,9 @@
 
 """The interface of actuators, and their loading."""
 
+import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from nova_vhpc.agent import errors, plugins
@@ -52,6 +54,19 @@ class Actuator(Protocol):
 
     def undo(self, guest: guest.Guest) -> None:
         """Restore what the journal does not record."""
+
+
+def common_limits(actuators: Sequence[Any]) -> model.ActuatorLimits:
+    """Return the limits of the first actuator, and what all of them can do.
+
+    :param actuators: at least one, in the order of the option.
+    """
+    first: model.ActuatorLimits
+    first, *others = (actuator.limits() for actuator in actuators)
+    # What a plugin returns is checked later, in each tick.
+    if any(getattr(one, 'thread_slices', False) for one in others):
+        return dataclasses.replace(first, thread_slices=True)
+    return first
 
 
 def load_actuators(conf: Any) -> list[Any]:

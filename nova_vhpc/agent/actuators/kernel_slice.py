@@ -116,7 +116,9 @@ class KernelSliceActuator:
 
     def limits(self) -> model.ActuatorLimits:
         """Return the least slice; this actuator limits no other value."""
-        return model.ActuatorLimits(effective_min_slice_us=MIN_SLICE_US)
+        return model.ActuatorLimits(
+            effective_min_slice_us=MIN_SLICE_US, thread_slices=True
+        )
 
     def write(
         self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None

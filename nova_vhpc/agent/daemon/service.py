@@ -134,7 +134,7 @@ class Service:
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
-            actuators[0].limits(),
+            actuator_base.common_limits(actuators),
             self.guest_manager,
             self.controller,
             self._cluster_of,

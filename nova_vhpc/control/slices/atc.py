@@ -50,6 +50,8 @@ from nova_vhpc.control.slices import base, feedback_guard
 # Looking up enum members for each VM in each tick takes 3% of a decision.
 _PARALLEL = model.Workload.PARALLEL
 
+_NOT_PARALLEL = base.VmSlice(reason='ATC: not vhpc:workload=parallel')
+
 HISTORY = 3
 """Periods of the history: i-3, i-2 and i-1."""
 
@@ -285,7 +287,9 @@ class AtcPolicy:
         )
         if not list_p:
             # Lines 8-11: DEFAULT for all VMs, even if they specify a slice.
-            return base.SliceDecision()
+            return base.SliceDecision(
+                {vm.uuid: _NOT_PARALLEL for vm in context.view.vms}
+            )
         applied_us = self._host.applied_us  # line 13
         reason = 'ATC'
         if applied_us == config.default_slice_us:
@@ -306,6 +310,8 @@ class AtcPolicy:
             ):  # 17
                 # Line 18; all others stay at DEFAULT, lines 19-20.
                 choices[vm.uuid] = base.specified(vm.time_slice_us)
+            elif vm.workload != _PARALLEL:
+                choices[vm.uuid] = _NOT_PARALLEL
         return base.SliceDecision(vms=choices)
 
     def _peers_us(

@@ -60,12 +60,14 @@ class VmSlice:
         cluster (``share_slices``).
     :ivar specified: whether the administrator specified this slice. It may
         then be longer than the slice that follows from the flavor's period.
+    :ivar optional: whether nothing is reported if the slice cannot act.
     """
 
     slice_us: int | None = None
     reason: str = ''
     by_windows: bool = False
     specified: bool = False
+    optional: bool = False
     own_us: int | None = None
 
 

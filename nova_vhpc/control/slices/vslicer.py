@@ -21,6 +21,8 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 from nova_vhpc.control.slices import base
 
+_NOT_LATENCY = base.VmSlice(reason='vSlicer: not vhpc:workload=latency')
+
 
 class VslicerPolicy:
     """Short slices for ``vhpc:workload=latency``."""
@@ -41,4 +43,6 @@ class VslicerPolicy:
                 choices[vm.uuid] = base.VmSlice(
                     self._slice_us, reason='vSlicer'
                 )
+            else:
+                choices[vm.uuid] = _NOT_LATENCY
         return base.SliceDecision(choices)

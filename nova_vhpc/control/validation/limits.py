@@ -22,9 +22,10 @@ LIBVIRT_SHARES = (1, 262_144)
 """The least and the greatest value that libvirt takes; no actuator can widen
 these ranges."""
 
-_NAMES = tuple(
-    field.name for field in dataclasses.fields(model.ActuatorLimits)
-)
+_TYPES = {
+    field.name: type(field.default)
+    for field in dataclasses.fields(model.ActuatorLimits)
+}
 
 
 def check(limits: object) -> tuple[model.ActuatorLimits, tuple[str, ...]]:
@@ -35,7 +36,8 @@ def check(limits: object) -> tuple[model.ActuatorLimits, tuple[str, ...]]:
     """
     faults: tuple[str, ...] = ()
     if not isinstance(limits, model.ActuatorLimits) or any(
-        type(getattr(limits, name)) is not int for name in _NAMES
+        type(getattr(limits, name)) is not kind
+        for name, kind in _TYPES.items()
     ):
         faults = ("the actuator's limits; taken as libvirt's own",)
         limits = model.ActuatorLimits()

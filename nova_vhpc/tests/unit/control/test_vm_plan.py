@@ -77,3 +77,55 @@ class VmPlannerTest(base.TestCase):
         self.assertIs(plan, self.plan(ORIGINAL))
         self.planner.forget_all_but({'b'})
         self.assertIsNot(plan, self.plan(ORIGINAL))
+
+
+class SliceWithoutEffectTest(base.TestCase):
+    """A slice policy chose a slice that changes nothing for the VM."""
+
+    def problem(self, period_us, quota_us, slice_us=5_000, **changes):
+        pins = changes.pop('pins', (frozenset({0, 1}),) * 2)
+        choice = slices_base.VmSlice(
+            slice_us,
+            'ATC',
+            specified=changes.pop('specified', False),
+            optional=changes.pop('optional', False),
+        )
+        limits = model.ActuatorLimits(
+            thread_slices=changes.pop('thread_slices', False)
+        )
+        original = model.CpuTune(period_us, quota_us, 1_024, pins)
+        repin = changes.pop('repin', True)
+        return vm_plan.work_out(
+            choice, None, False, repin, original, limits
+        ).problem
+
+    def test_flavor_without_quota_is_named(self):
+        for specified in (False, True):
+            self.assertEqual(
+                vm_plan.NO_QUOTA,
+                self.problem(100_000, model.UNLIMITED, specified=specified),
+            )
+
+    def test_slices_of_threads_need_no_quota(self):
+        self.assertIsNone(
+            self.problem(100_000, model.UNLIMITED, thread_slices=True)
+        )
+
+    def test_slice_longer_than_the_quota_is_named(self):
+        self.assertIsNone(self.problem(100_000, 50_000))
+        self.assertEqual(
+            vm_plan.NOT_SHORTER, self.problem(100_000, 50_000, 60_000)
+        )
+        self.assertIsNone(self.problem(100_000, 50_000, None))
+
+    def test_host_cpus_of_its_own_are_named(self):
+        pins = (frozenset({0}), frozenset({1}))
+        self.assertEqual(
+            vm_plan.OWN_CPUS,
+            self.problem(100_000, model.UNLIMITED, pins=pins, repin=False),
+        )
+
+    def test_nothing_is_said_of_the_slice_of_the_io_pool(self):
+        self.assertIsNone(
+            self.problem(100_000, model.UNLIMITED, optional=True)
+        )

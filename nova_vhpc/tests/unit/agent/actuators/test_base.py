@@ -52,3 +52,17 @@ class TestLoader(test_base.BaseTestCase):
         for names in (('magic',), ()):
             error = self.assertRaises(errors.ConfigError, self.load, *names)
             self.assertIn('allowed: kernel_slice, libvirt', str(error))
+
+    def test_slices_of_threads_are_reported_whatever_the_order(self) -> None:
+        conf = cfg.ConfigOpts()
+        agent_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        by_libvirt = libvirt_cputune.LibvirtCputuneActuator(conf)
+        by_kernel = kernel_slice.KernelSliceActuator(conf)
+        self.assertFalse(base.common_limits([by_libvirt]).thread_slices)
+        limits = base.common_limits([by_libvirt, by_kernel])
+        self.assertTrue(limits.thread_slices)
+        self.assertEqual(
+            by_libvirt.limits().effective_min_slice_us,
+            limits.effective_min_slice_us,
+        )

@@ -228,7 +228,9 @@ class TestAlgorithm2(tests_base.TestCase):
         )
         # As printed: without parallel VMs even a specified slice has no
         # effect.
-        self.assertEqual({}, dict(decision.vms))
+        self.assertEqual(
+            [None, None], [one.slice_us for one in decision.vms.values()]
+        )
 
     def test_lines_8_to_11_the_next_parallel_vm_starts_at_default(self):
         policy = self.policy()
@@ -280,7 +282,8 @@ class TestAlgorithm2(tests_base.TestCase):
             [500, 600],
             make=[vm('web', workload=model.Workload.LATENCY)],
         )
-        self.assertNotIn('web', decision.vms)
+        self.assertIsNone(decision.vms['web'].slice_us)
+        self.assertIn('parallel', decision.vms['web'].reason)
         self.assertEqual(29_000, decision.vms['a'].slice_us)
 
     def test_default_is_the_original(self):

@@ -67,7 +67,7 @@ class VslicerTest(tests_base.TestCase):
             vm('c', workload=model.Workload.LATENCY, time_slice_us=9_000),
         )
         self.assertEqual(
-            {'b': (5_000, False), 'c': (9_000, True)},
+            {'a': (None, False), 'b': (5_000, False), 'c': (9_000, True)},
             {
                 uuid: (one.slice_us, one.specified)
                 for uuid, one in chosen.items()
