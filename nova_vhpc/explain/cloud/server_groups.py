@@ -44,7 +44,7 @@ def look_up(
             continue
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
         if host:
-            existing[host] = existing.get(host, 0) + 1
+            existing[openstack.text(host)] = existing.get(host, 0) + 1
     most = group['rules'].get('max_server_per_host')
     return dataclasses.replace(
         request,

@@ -104,3 +104,12 @@ class GroupTest(base.TestCase):
                 openstack.CloudError, cloud.look_up, compute, request
             )
             self.assertIn('cannot be read', str(error))
+
+    def test_host_of_wrong_kind_is_a_cloud_error(self):
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a']
+        compute.hosts = {'a': 5}
+        request = ExplainRequest(group_name='id0')
+        self.assertRaises(
+            openstack.CloudError, cloud.look_up, compute, request
+        )
