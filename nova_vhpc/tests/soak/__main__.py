@@ -25,6 +25,7 @@ from nova_vhpc.tests.soak import (
     publication,
     scheduler,
 )
+from nova_vhpc.tests.soak.chaos.part import Chaos
 from nova_vhpc.tests.soak.part import Budget, Part
 
 PARTS: Mapping[str, Part] = {
@@ -34,6 +35,7 @@ PARTS: Mapping[str, Part] = {
         publication.Publication(),
         scheduler.Scheduler(),
         clock.Clock(),
+        Chaos(),
     )
 }
 
