@@ -48,6 +48,10 @@ WORKLOADS = (
 )
 
 
+PERIOD_US = 100_000
+"""Period of a quota, in microseconds: libvirt's and Nova's default."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class GuestSpec:
     """What a guest is and runs.
@@ -62,6 +66,8 @@ class GuestSpec:
         is not Nova's, to which the agent never writes.
     :ivar parallel: whether the guest runs a parallel program.
     :ivar network: whether the guest has a NIC.
+    :ivar quota_us: CPU time that each vCPU may use per :data:`PERIOD_US`, in
+        microseconds, as the flavor's ``quota:cpu_quota``; None for no quota.
     :ivar arguments: further ``vhpc.<key>=<value>`` on the kernel command line.
     """
 
@@ -73,6 +79,7 @@ class GuestSpec:
     extra_specs: Mapping[str, str] | None = None
     parallel: bool = True
     network: bool = False
+    quota_us: int | None = None
     arguments: Mapping[str, str | int] = dataclasses.field(
         default_factory=dict
     )
@@ -97,6 +104,7 @@ def domain_xml(
     arguments: Mapping[str, str | int] | None = None,
     cpuset: str | None = None,
     disk: Path | None = None,
+    quota_us: int | None = None,
 ) -> str:
     """Return the domain XML of one guest.
 
@@ -115,7 +123,15 @@ def domain_xml(
     :param cpuset: host CPUs for ``<vcpu cpuset=...>``; None leaves the
         attribute out, as Nova does without ``cpu_shared_set``.
     :param disk: raw image of a virtio disk.
+    :param quota_us: CPU time of each vCPU per :data:`PERIOD_US`; None for no
+        quota.
     """
+    if extra_specs is not None and quota_us is not None:
+        extra_specs = {
+            **extra_specs,
+            'quota:cpu_period': str(PERIOD_US),
+            'quota:cpu_quota': str(quota_us),
+        }
     domain = ElementTree.Element('domain', type='qemu')
     _text(domain, 'name', name)
     _text(domain, 'uuid', uuid or str(uuid4()))
@@ -128,6 +144,10 @@ def domain_xml(
     vcpu = _text(domain, 'vcpu', str(vcpus), placement='static')
     if cpuset is not None:
         vcpu.set('cpuset', cpuset)
+    if quota_us is not None:
+        cputune = ElementTree.SubElement(domain, 'cputune')
+        _text(cputune, 'period', str(PERIOD_US))
+        _text(cputune, 'quota', str(quota_us))
     system = ElementTree.SubElement(domain, 'os')
     _text(system, 'type', 'hvm', arch='x86_64', machine='pc')
     _text(system, 'kernel', str(image.kernel))

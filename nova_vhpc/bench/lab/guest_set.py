@@ -147,6 +147,29 @@ class GuestSet:
                 other.domain.resume()
 
     @contextlib.contextmanager
+    def without_quota(self, names: tuple[str, ...]) -> Any:
+        """Lift the quotas of these guests for the duration of a block."""
+        limited = [
+            one
+            for name in names
+            if (one := self.guests[name]).spec.quota_us is not None
+        ]
+        live = libvirt.VIR_DOMAIN_AFFECT_LIVE
+        for one in limited:
+            one.domain.setSchedulerParametersFlags({'vcpu_quota': -1}, live)
+        try:
+            yield
+        finally:
+            for one in limited:
+                one.domain.setSchedulerParametersFlags(
+                    {
+                        'vcpu_period': guest.PERIOD_US,
+                        'vcpu_quota': one.spec.quota_us,
+                    },
+                    live,
+                )
+
+    @contextlib.contextmanager
     def pinned_apart(self, names: tuple[str, ...]) -> Any:
         """Pin the vCPUs of these guests to one CPU each in a ``with`` block.
 
@@ -283,6 +306,7 @@ class GuestSet:
                 console=self.root / f'{spec.name}.log',
                 arguments={'net': self._net, **spec.arguments},
                 cpuset=cpuset,
+                quota_us=spec.quota_us,
             )
         )
         # The domain is persistent, as Nova's are, because the agent compares

@@ -19,7 +19,7 @@ On a larger host the lab uses the first two CPUs that it is allowed to use.
 import dataclasses
 from collections.abc import Mapping
 
-from nova_vhpc.testbed.guest import GuestSpec
+from nova_vhpc.testbed.guest import PERIOD_US, GuestSpec
 
 PARALLEL: Mapping[str, str] = {'vhpc:workload': 'parallel'}
 LATENCY: Mapping[str, str] = {'vhpc:workload': 'latency'}
@@ -91,6 +91,24 @@ _HOGS = Mix(
 )
 
 
+def _with_quota(*guests: GuestSpec) -> tuple[GuestSpec, ...]:
+    """Return the guests with a quota of half a CPU per vCPU."""
+    return tuple(
+        dataclasses.replace(one, quota_us=PERIOD_US // 2) for one in guests
+    )
+
+
+_WEB = GuestSpec(
+    'w',
+    'web',
+    'web',
+    vcpus=1,
+    parallel=False,
+    network=True,
+    arguments={'rank': 9},
+)
+
+
 def _beside_load(mix: Mix) -> Mix:
     """Return a mix with load on the host beside it."""
     return dataclasses.replace(
@@ -141,15 +159,7 @@ MIXES: Mapping[str, Mix] = {
             (
                 _barrier('a'),
                 _barrier('b'),
-                GuestSpec(
-                    'w',
-                    'web',
-                    'web',
-                    vcpus=1,
-                    parallel=False,
-                    network=True,
-                    arguments={'rank': 9},
-                ),
+                _WEB,
             ),
         ),
         Mix(
@@ -200,6 +210,25 @@ MIXES: Mapping[str, Mix] = {
             tuple(
                 _barrier(name, vcpus)
                 for name, vcpus in (('a', 1), ('b', 2), ('c', 4))
+            ),
+        ),
+        Mix(
+            'quota',
+            'three equal clusters with quotas',
+            _with_quota(_barrier('a'), _barrier('b'), _barrier('c')),
+        ),
+        Mix(
+            'quota-hogs',
+            'two clusters with quotas and two CPU hogs that did not opt in',
+            (*_with_quota(_barrier('a'), _barrier('b')), _hog('h'), _hog('i')),
+        ),
+        Mix(
+            'quota-latency',
+            'two clusters and a web server that opted in, all with quotas',
+            _with_quota(
+                _barrier('a'),
+                _barrier('b'),
+                dataclasses.replace(_WEB, extra_specs=LATENCY),
             ),
         ),
     )

@@ -151,7 +151,8 @@ def measure_mix(
 def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
     """Return the work per second of each guest when its cluster runs alone.
 
-    The vCPUs are pinned to different CPUs, so this is the best possible speed.
+    The vCPUs are pinned to different CPUs and have no quota, so this is the
+    best possible speed.
     Of guests of one kind a random one is measured, and its speed counts for
     all of them.
     """
@@ -169,7 +170,11 @@ def measure_alone(guest_set: GuestSet, timing: Timing) -> dict[str, float]:
         kinds.setdefault(kind, []).append(unit)
     for same in kinds.values():
         unit = random.choice(same)
-        with guest_set.pinned_apart(unit), guest_set.only(unit):
+        with (
+            guest_set.pinned_apart(unit),
+            guest_set.without_quota(unit),
+            guest_set.only(unit),
+        ):
             time.sleep(0.1)
             rates = guest_set.measure(
                 max(timing.alone_s, guest_set.mix.cycle_s)

@@ -42,6 +42,17 @@ class DomainXmlTest(base.TestCase):
     def test_metadata_is_left_out_without_extra_specs(self):
         self.assertIsNone(self.parse().find('metadata'))
 
+    def test_quota_is_in_the_flavor_and_in_force(self):
+        root = self.parse(extra_specs={'a': 'b'}, quota_us=50_000)
+        self.assertEqual('100000', root.findtext('cputune/period'))
+        self.assertEqual('50000', root.findtext('cputune/quota'))
+        specs = {
+            spec.get('name'): spec.text
+            for spec in root.iter(f'{{{guest.NOVA_NS}}}extraSpec')
+        }
+        self.assertEqual('50000', specs['quota:cpu_quota'])
+        self.assertIsNone(self.parse().find('cputune'))
+
     def test_memory_is_shared_for_the_progress_page(self):
         root = self.parse()
         self.assertEqual(

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Tests of the agents that carry out the lab's policies."""
+
+import configparser
+from pathlib import Path
+
+import fixtures
+
+from nova_vhpc.bench.lab import policies
+from nova_vhpc.tests import base
+
+
+class AgentTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = Path(self.useFixture(fixtures.TempDir()).path)
+
+    def agent(self, **options):
+        return policies.Agent(self.root, 'test:///default', options, (0, 1))
+
+    def test_actuators_are_an_option_of_the_agent(self):
+        names = 'libvirt,kernel_slice'
+        agent = self.agent(slice_policy='atc', actuators=names)
+        config = configparser.ConfigParser()
+        config.read_string(agent._config(self.root))
+        self.assertEqual(names, config['vhpc_agent']['actuators'])
+        self.assertEqual({'slice_policy': 'atc'}, dict(config['vhpc_control']))
+
+    def test_agent_without_a_chosen_actuator_is_an_error(self):
+        agent = self.agent(actuators='libvirt,kernel_slice')
+        log = self.root / 'agent.log'
+        log.write_text('Actuator kernel_slice is not used: an earlier agent')
+        offset = log.stat().st_size
+        agent._check_actuators(offset)
+        with open(log, 'a') as file:
+            file.write('Actuator kernel_slice is not used: too old\n')
+        error = self.assertRaises(
+            policies.AgentError, agent._check_actuators, offset
+        )
+        self.assertIn('too old', str(error))
