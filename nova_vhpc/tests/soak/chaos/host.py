@@ -22,6 +22,7 @@ import subprocess
 import threading
 import time
 import uuid as uuid_module
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,7 @@ from nova_vhpc.tests.soak.chaos import bystanders, wall_clock
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 START_S = 60.0
+_WRITABLE = ('metadata', 'vcpu', 'cputune', 'devices/interface')
 
 
 def run_agent(
@@ -100,7 +102,7 @@ class Host(base.AgentTestCase):
             [self._uuids[who] for who in watched],
             self.journal.path,
         )
-        self._bystander_xml = {w: self.guest(w).XMLDesc(0) for w in watched}
+        self._bystander_xml = {who: self._writable_xml(who) for who in watched}
         self.bystanders.start()
         self.addCleanup(self.bystanders.stop)
 
@@ -123,6 +125,15 @@ class Host(base.AgentTestCase):
     def records(self) -> list[pathlib.Path]:
         """Return the files of the journal's records."""
         return sorted(self.journal.path.glob('*.json'))
+
+    def unwanted_records(self) -> list[str]:
+        """Return the names of records that must not remain.
+
+        A guest that was handed back to an operator keeps its record, so that
+        it stays so.
+        """
+        kept = {self._uuids[who] for who in self.allowed}
+        return [file.name for file in self.records() if file.stem not in kept]
 
     def guest(self, who: str) -> libvirt.virDomain:
         """Return a guest's domain."""
@@ -173,7 +184,20 @@ class Host(base.AgentTestCase):
         return self.bystanders.take_changes() + [
             f'XML of {who}'
             for who, xml in self._bystander_xml.items()
-            if self.guest(who).XMLDesc(0) != xml
+            if self._writable_xml(who) != xml
+        ]
+
+    def _writable_xml(self, who: str) -> list[str]:
+        """Return what an agent could change of a guest's XML.
+
+        The rest may change by itself: a libvirtd that starts anew forgets the
+        alias of a USB controller that is none.
+        """
+        root = ElementTree.fromstring(self.guest(who).XMLDesc(0))
+        return [
+            ElementTree.tostring(element, 'unicode')
+            for path in _WRITABLE
+            for element in root.iterfind(path)
         ]
 
     def restart(self, who: str) -> None:

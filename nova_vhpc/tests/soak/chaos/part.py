@@ -14,6 +14,7 @@
 
 import collections
 import logging
+import signal
 import traceback
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ class Chaos:
         # The parsers' parts need neither libvirt nor the agent.
         from nova_vhpc.tests.soak.chaos.host import Host
 
+        # Guests and mounts are to end with this process.
+        handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         Host.setUpClass()
         host = Host()
         try:
@@ -46,6 +49,7 @@ class Chaos:
             logging.disable(logging.NOTSET)
             host.doCleanups()
             Host.tearDownClass()
+            signal.signal(signal.SIGTERM, handler)
 
     def _run(
         self, host: 'Host', seed: int, first: int, budget: Budget
