@@ -277,6 +277,21 @@ def atc(document: Document) -> ClaimVerdict:
     )
 
 
+def atc_with_quota(document: Document) -> ClaimVerdict:
+    """Judge the claim of :func:`atc` where its slices can act."""
+    stock, atc_values, default = _side_by_side(
+        document, 'quota', 'efficiencies'
+    )
+    gain = confidence.range_of_ratios(atc_values, stock)
+    return ClaimVerdict(
+        _at_least(1.5)(gain),
+        f'efficiency under atc to the letter {gain.text(".2f")} times that '
+        'under stock, under gang windows '
+        f'{confidence.range_of_ratios(default, stock).text(".2f")} times '
+        '(three clusters with a quota of half a CPU per vCPU)',
+    )
+
+
 def non_parallel(document: Document) -> ClaimVerdict:
     """Judge: programs that are not parallel are hardly affected by ATC."""
     stock, atc_values, default = _side_by_side(document, 'hogs', 'others')

@@ -149,6 +149,7 @@ class PaperClaimsTest(base.TestCase):
     def test_rounds_that_disagree_leave_every_claim_undecided(self):
         figures = document()
         figures['mixes']['clusters']['atc']['efficiencies'] = [0.3, 0.1]
+        figures['mixes']['quota'] = figures['mixes']['clusters']
         figures['mixes']['hogs']['atc']['others'] = [0.4, 0.6]
         figures['mixes']['network']['stock']['efficiencies'] = [0.2, 0.6]
         by_round = figures['claims']['rounds']
@@ -251,6 +252,21 @@ class PaperClaimsTest(base.TestCase):
             self.assertEqual(
                 claim_verdicts.FAILS, self.verdict(title, figures)
             )
+
+    def test_atc_is_also_judged_where_flavors_have_a_quota(self):
+        title = 'With flavor quotas ATC'
+        figures = document()
+        self.assertRaises(KeyError, self.verdict, title, figures)
+        figures['mixes']['quota'] = {
+            'stock': {'efficiencies': [0.2, 0.2]},
+            'atc': {'efficiencies': [0.4, 0.5]},
+            'default': {'efficiencies': [0.8, 0.9]},
+        }
+        self.assertEqual(claim_verdicts.HOLDS, self.verdict(title, figures))
+        figures['mixes']['quota']['atc']['efficiencies'] = [0.2, 0.5]
+        self.assertEqual(
+            claim_verdicts.UNDECIDED, self.verdict(title, figures)
+        )
 
     def test_io_pool_holds_only_with_a_large_gain(self):
         self.assertEqual(
