@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Barriers that a VM's vCPUs, or a cluster's, meet at.
+
+Each member computes, arrives, and waits for the last one: it spins for a
+while, or for ever, then sleeps. Between two changes of who executes, nothing
+happens that the scheduler could see unless a member goes to sleep, so that
+rounds are counted in one step: programs that meet every few microseconds cost
+no more than others.
+"""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel import chance, timers
+from nova_vhpc.sim.kernel.state import NEVER
+
+
+@njit
+def _new_round(s, b):
+    barrier = s.barriers[b]
+    barrier.passed += 1
+    t = barrier.head
+    while t >= 0:
+        thread = s.threads[t]
+        thread.work_left = chance.around(s, barrier.work, barrier.spread)
+        thread.spun = 0
+        t = s.member[t]
+
+
+@njit
+def _longest(s, b):
+    """Return in what time the round ends, or NEVER if it does not."""
+    longest = 0
+    t = s.barriers[b].head
+    while t >= 0:
+        thread = s.threads[t]
+        if thread.work_left > 0:
+            if not thread.executing:
+                return NEVER
+            longest = max(longest, thread.work_left)
+        t = s.member[t]
+    return longest
+
+
+@njit
+def _quiet(s, b):
+    """Return whether rounds pass of which the scheduler sees nothing."""
+    barrier = s.barriers[b]
+    return barrier.executing == barrier.members and (
+        barrier.spin < 0
+        or barrier.spin > 2.0 * min(barrier.spread, 4.0) * barrier.work
+    )
+
+
+@njit
+def advance(s, b):
+    """Bring a barrier up to now; who executes has not changed since."""
+    barrier = s.barriers[b]
+    passed = s.k[0].now - barrier.at
+    barrier.at = s.k[0].now
+    while passed > 0:
+        longest = _longest(s, b)
+        if longest > passed:
+            t = barrier.head
+            while t >= 0:
+                thread = s.threads[t]
+                if thread.executing:
+                    rest = thread.work_left - passed
+                    thread.work_left = max(0, rest)
+                    if rest < 0:
+                        thread.spun += min(-rest, passed)
+                t = s.member[t]
+            return
+        passed -= longest
+        _new_round(s, b)
+        if barrier.blocked:
+            barrier.released = True
+        elif _quiet(s, b):
+            rounds = int(passed / barrier.round_ns)
+            barrier.passed += rounds
+            passed -= int(rounds * barrier.round_ns)
+
+
+@njit
+def watch(s, b):
+    """Set the timer for what the scheduler sees next of a barrier."""
+    barrier = s.barriers[b]
+    if barrier.spin < 0 or (barrier.blocked == 0 and _quiet(s, b)):
+        timers.arm(s, timers.barrier_timer(s, b), NEVER)
+        return
+    soonest = _longest(s, b)
+    t = barrier.head
+    while t >= 0:
+        thread = s.threads[t]
+        if thread.executing:
+            soonest = min(
+                soonest, thread.work_left + max(1, barrier.spin - thread.spun)
+            )
+        t = s.member[t]
+    timers.arm(
+        s,
+        timers.barrier_timer(s, b),
+        NEVER if soonest >= NEVER else s.k[0].now + max(1, soonest),
+    )
+
+
+@njit
+def execute(s, t, executing):
+    """Have a member begin or stop to execute."""
+    thread = s.threads[t]
+    b = thread.barrier
+    advance(s, b)
+    if executing != thread.executing:
+        thread.executing = executing
+        s.barriers[b].executing += 1 if executing else -1
+    watch(s, b)

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Random numbers of a simulated host (splitmix64), and its histograms.
+
+Numba's own generator is one for the whole process: two hosts would disturb
+each other.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from nova_vhpc.sim.kernel.state import BUCKETS
+
+
+@njit
+def uniform(s):
+    """Return a number of [0, 1)."""
+    s.random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = s.random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) / 9007199254740992.0
+
+
+@njit
+def exponential(s, mean):
+    """Return an integer of exponential distribution, at least 1."""
+    return max(1, int(-mean * math.log(1.0 - uniform(s))))
+
+
+@njit
+def around(s, mean, spread):
+    """Return an integer of mean +- spread * mean; spread > 1: exponential."""
+    if spread > 1.0:
+        return exponential(s, mean)
+    return max(1, int(mean * (1.0 + spread * (2.0 * uniform(s) - 1.0))))
+
+
+@njit
+def record(histogram, time):
+    """Count a time in a histogram of 16 buckets per octave."""
+    bucket = int(16.0 * math.log2(1.0 + time / 100.0))
+    histogram[min(bucket, BUCKETS - 1)] += 1

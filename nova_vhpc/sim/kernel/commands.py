@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is done to a host from outside: VMs come and go, values are written."""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel import (
+    barriers,
+    chance,
+    eevdf,
+    execution,
+    migrate,
+    switch,
+    timers,
+    wakeup,
+)
+from nova_vhpc.sim.kernel.state import (
+    ABSENT,
+    BARRIER,
+    ENDED,
+    HOG,
+    NEVER,
+    RUNNABLE,
+    SERVER,
+    SLEEPING,
+    THROTTLED,
+)
+
+
+@njit
+def boot(s):
+    """Start the ticks and the noise of each CPU, each in its own phase."""
+    k = s.k[0]
+    for cpu in range(k.cpus):
+        s.cpus[cpu].curr = -1
+        s.cpus[cpu].avg_idle = 1_000_000
+        timers.arm(
+            s, timers.tick_timer(s, cpu), int(k.tick * chance.uniform(s))
+        )
+        if k.noise_every > 0:
+            timers.arm(
+                s,
+                timers.noise_timer(s, cpu),
+                chance.exponential(s, k.noise_every),
+            )
+        for level in range(2):
+            domain = s.domains[cpu, level]
+            domain.interval = k.per_socket if level == 0 else k.cpus
+            domain.last = -int(chance.uniform(s) * domain.interval)
+
+
+@njit
+def add_group(s, g):
+    """Prepare the queues of a group whose record is filled."""
+    k = s.k[0]
+    for cpu in range(k.cpus):
+        q = g * k.cpus + cpu
+        queue = s.queues[q]
+        queue.head = queue.curr = -1
+        queue.load_at = k.now
+        entity = s.entities[k.max_threads + q]
+        entity.mine = q
+        entity.queue = s.groups[g].parent * k.cpus + cpu
+        entity.weight = s.groups[g].weight
+        entity.runnable_at = k.now
+
+
+@njit
+def start_thread(s, t):
+    """Begin a thread on the CPU of the fewest (``wake_up_new_task``)."""
+    k = s.k[0]
+    thread = s.threads[t]
+    entity = s.entities[t]
+    entity.mine = -1
+    entity.runnable = 1.0
+    entity.runnable_at = k.now
+    best = -1
+    fewest = 0.0
+    for cpu in range(k.cpus):
+        if s.allowed[t, cpu]:
+            # VMs of many vCPUs start one on each CPU.
+            own = s.queues[thread.group * k.cpus + cpu].runnable
+            count = (
+                s.queues[cpu].runnable + 0.5 * own + 0.4 * chance.uniform(s)
+            )
+            if best < 0 or count < fewest:
+                best = cpu
+                fewest = count
+    thread.cpu = best
+    entity.queue = thread.group * k.cpus + best
+    thread.woken_at = -1
+    thread.request_at = -1
+    thread.wait_since = k.now
+    thread.last_ran = k.now - 1_000_000_000
+    if thread.kind == BARRIER:
+        barriers.advance(s, thread.barrier)
+        barrier = s.barriers[thread.barrier]
+        s.member[t] = barrier.head
+        barrier.head = t
+        barrier.members += 1
+        thread.work_left = chance.around(s, barrier.work, barrier.spread)
+        barriers.watch(s, thread.barrier)
+    elif thread.kind == ABSENT or thread.kind == SERVER:
+        thread.state = SLEEPING
+        entity.runnable = 0.0
+        return
+    elif thread.kind != HOG:
+        # Timers of different threads are not in step.
+        thread.phase = 1
+        thread.work_left = chance.around(s, thread.work, thread.spread)
+        thread.phase_end = k.now + int(thread.phase_io * chance.uniform(s))
+        thread.state = SLEEPING
+        timers.arm(
+            s,
+            timers.program_timer(s, t),
+            k.now + 1 + int(thread.sleep * chance.uniform(s)),
+        )
+        return
+    thread.state = RUNNABLE
+    migrate.attach(s, t)
+    eevdf.enqueue(s, t, True)
+    switch.preempt(s, t)
+
+
+@njit
+def end_thread(s, t):
+    """End a thread."""
+    thread = s.threads[t]
+    cpu = thread.cpu
+    execution.stop(s, t)
+    if s.entities[t].on:
+        if s.entities[t].delayed:
+            eevdf.drop_delayed(s, t)
+        else:
+            eevdf.dequeue(s, t, False)
+    if s.cpus[cpu].curr == t:
+        eevdf.mark(s, cpu)
+    thread.state = ENDED
+    migrate.detach(s, t)
+    timers.arm(s, timers.program_timer(s, t), NEVER)
+    timers.arm(s, timers.quota_timer(s, t), NEVER)
+    if thread.kind == BARRIER:
+        _leave_barrier(s, t)
+
+
+@njit
+def _leave_barrier(s, t):
+    barrier = s.barriers[s.threads[t].barrier]
+    if s.threads[t].blocked:
+        barrier.blocked -= 1
+    barrier.members -= 1
+    if barrier.head == t:
+        barrier.head = s.member[t]
+    else:
+        before = barrier.head
+        while s.member[before] != t:
+            before = s.member[before]
+        s.member[before] = s.member[t]
+    if barrier.members:
+        barriers.watch(s, s.threads[t].barrier)
+    else:
+        timers.arm(s, timers.barrier_timer(s, s.threads[t].barrier), NEVER)
+
+
+@njit
+def set_weight(s, g, weight):
+    """Write a group's weight (``sched_group_set_shares``).
+
+    No CPU chooses anew at once: the weights take effect at its next tick.
+    """
+    k = s.k[0]
+    s.groups[g].weight = weight
+    for cpu in range(k.cpus):
+        eevdf.update_curr(s, cpu)
+        eevdf.update_weights(s, g * k.cpus + cpu)
+
+
+@njit
+def set_idle(s, g, idle):
+    """Write a group's ``cpu.idle`` (``sched_group_set_idle``).
+
+    Setting it back leaves the default weight.
+    """
+    k = s.k[0]
+    group = s.groups[g]
+    if group.idle == idle:
+        return
+    group.idle = idle
+    group.weight = 1024.0
+    for cpu in range(k.cpus):
+        eevdf.update_curr(s, cpu)
+        q = g * k.cpus + cpu
+        threads = s.queues[q].runnable
+        s.queues[q].runnable_idle = threads if idle else 0
+        above = q
+        while above >= k.cpus:
+            above = s.entities[k.max_threads + above].queue
+            s.queues[above].runnable_idle += threads if idle else -threads
+        eevdf.update_weights(s, q)
+
+
+@njit
+def repin(s, t):
+    """Move a thread if it is on a CPU where it may be no longer."""
+    thread = s.threads[t]
+    if s.allowed[t, thread.cpu]:
+        return
+    if s.entities[t].delayed:
+        eevdf.drop_delayed(s, t)
+    cpu = wakeup.first_allowed(s, t)
+    if s.cpus[thread.cpu].curr == t and thread.state == RUNNABLE:
+        migrate.move_running(s, t, cpu)
+        return
+    migrate.move(s, t, cpu)
+    if thread.state == RUNNABLE:
+        switch.preempt(s, t)
+
+
+@njit
+def set_quota(s, t, period, quota):
+    """Set a thread's quota; 0 for none (``tg_set_cfs_bandwidth``)."""
+    k = s.k[0]
+    thread = s.threads[t]
+    eevdf.update_curr(s, thread.cpu)
+    was = thread.quota
+    thread.quota = quota
+    thread.period = period
+    if quota <= 0:
+        thread.budget = thread.pool = 0
+        timers.arm(s, timers.quota_timer(s, t), NEVER)
+        if thread.state == THROTTLED:
+            wakeup.unthrottle(s, t)
+        return
+    thread.pool = quota
+    if was <= 0:
+        timers.arm(
+            s,
+            timers.quota_timer(s, t),
+            k.now + 1 + int(period * chance.uniform(s)),
+        )
+    if thread.state == THROTTLED:
+        eevdf.refill(s, t)
+        if thread.budget > 0:
+            wakeup.unthrottle(s, t)

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a thread does while it executes, by kind of program."""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel import barriers, timers
+from nova_vhpc.sim.kernel.state import BARRIER, HOG, NEVER
+
+
+@njit
+def start(s, t, switched):
+    """Have a thread execute from now on."""
+    thread = s.threads[t]
+    if thread.executing or s.cpus[thread.cpu].stalled:
+        return
+    cost = s.k[0].switch_cost if switched else 0
+    if thread.kind == BARRIER:
+        barriers.advance(s, thread.barrier)
+        if thread.work_left > 0:
+            thread.work_left += cost
+        barriers.execute(s, t, True)
+        return
+    thread.executing = True
+    thread.exec_since = s.k[0].now
+    if thread.kind == HOG:
+        thread.done -= cost
+        return
+    thread.work_left += cost
+    timers.arm(
+        s, timers.program_timer(s, t), s.k[0].now + max(1, thread.work_left)
+    )
+
+
+@njit
+def stop(s, t):
+    """Have a thread execute no longer: preempted, asleep or disturbed."""
+    thread = s.threads[t]
+    if not thread.executing:
+        return
+    if thread.kind == BARRIER:
+        barriers.execute(s, t, False)
+        return
+    thread.executing = False
+    passed = s.k[0].now - thread.exec_since
+    thread.done += passed
+    if thread.kind != HOG:
+        thread.work_left = max(0, thread.work_left - passed)
+        timers.arm(s, timers.program_timer(s, t), NEVER)

@@ -1,0 +1,248 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The arrays that hold a simulated host.
+
+Times are integers in nanoseconds, virtual times floats in nanoseconds of a
+thread of weight 1,024. A *queue* is the kernel's ``cfs_rq``: one per group and
+CPU, number ``group * cpus + cpu``; group 0 is the root. An *entity* is its
+``sched_entity``: entity ``t`` is thread ``t``; entity ``MAX_THREADS + q``
+stands for queue ``q`` in the queue of the parent group.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NEVER = 1 << 62
+#: NICE_0_LOAD: the weight of a thread of nice 0, and the default shares.
+UNIT = 1_024.0
+#: WEIGHT_IDLEPRIO: the weight of a group whose ``cpu.idle`` is 1.
+IDLE_WEIGHT = 3.0
+#: MIN_SHARES: the least weight of a group's entity.
+MIN_WEIGHT = 2.0
+
+#: What a thread does.
+HOG, BARRIER, TIMER, SERVER, IO, ABSENT = range(6)
+#: What a thread waits for.
+RUNNABLE, SLEEPING, THROTTLED, ENDED = range(4)
+
+BUCKETS = 640
+MAX_REQUESTS = 4_096
+
+_i, _f, _b = np.int64, np.float64, np.bool_
+
+KERNEL = np.dtype(
+    [
+        ('now', _i),
+        ('cpus', _i),
+        ('threads', _i),
+        ('groups', _i),
+        ('barriers', _i),
+        ('vms', _i),
+        ('pending', _i),
+        ('max_threads', _i),
+        ('max_barriers', _i),
+        ('tick', _i),
+        ('slice', _i),
+        ('sockets', _i),
+        ('per_socket', _i),
+        ('switch_cost', _i),
+        ('noise_every', _i),
+        ('noise_lasts', _i),
+        ('stamp', _i),
+        ('events', _i),
+        ('migrations', _i),
+    ]
+)
+CPU = np.dtype(
+    [
+        ('curr', _i),
+        ('resched', _b),
+        ('stalled', _b),
+        ('idle_since', _i),
+        ('avg_idle', _i),
+        ('jiffy', _i),
+        ('stolen', _i),
+    ]
+)
+#: A scheduling domain of one CPU: its socket, or the whole host.
+DOMAIN = np.dtype(
+    [
+        ('last', _i),
+        ('interval', _i),
+        ('failed', _i),
+        ('imbalanced', _b),
+    ]
+)
+QUEUE = np.dtype(
+    [
+        ('head', _i),
+        ('nr', _i),
+        ('curr', _i),
+        ('load', _f),
+        ('origin', _f),
+        ('runnable', _i),
+        ('runnable_idle', _i),
+        ('load_avg', _f),
+        ('load_at', _i),
+        ('contributed', _f),
+    ]
+)
+ENTITY = np.dtype(
+    [
+        ('vruntime', _f),
+        ('deadline', _f),
+        ('protected', _f),
+        ('lag', _f),
+        ('weight', _f),
+        ('queue', _i),
+        ('mine', _i),
+        ('next', _i),
+        ('prev', _i),
+        ('on', _b),
+        ('relative', _b),
+        ('delayed', _b),
+        ('runnable', _f),
+        ('runnable_at', _i),
+    ]
+)
+GROUP = np.dtype(
+    [('parent', _i), ('weight', _f), ('idle', _b), ('load_avg', _f)]
+)
+THREAD = np.dtype(
+    [
+        ('kind', _i),
+        ('state', _i),
+        ('group', _i),
+        ('vm', _i),
+        ('cpu', _i),
+        ('barrier', _i),
+        ('executing', _b),
+        ('blocked', _b),
+        ('exec_since', _i),
+        ('exec_start', _i),
+        ('work_left', _i),
+        ('spun', _i),
+        ('work', _i),
+        ('sleep', _i),
+        ('spread', _f),
+        ('phase_end', _i),
+        ('phase', _i),
+        ('phase_work', _i),
+        ('phase_io', _i),
+        ('io_each', _i),
+        ('wait_since', _i),
+        ('woken_at', _i),
+        ('request_at', _i),
+        ('run', _i),
+        ('wait', _i),
+        ('runs', _i),
+        ('done', _i),
+        ('last_ran', _i),
+        ('tried', _i),
+        ('quota', _i),
+        ('period', _i),
+        ('pool', _i),
+        ('budget', _i),
+    ]
+)
+BARRIER_TYPE = np.dtype(
+    [
+        ('at', _i),
+        ('members', _i),
+        ('head', _i),
+        ('executing', _i),
+        ('blocked', _i),
+        ('work', _i),
+        ('spread', _f),
+        ('spin', _i),
+        ('passed', _i),
+        ('round_ns', _f),
+        ('released', _b),
+    ]
+)
+VM = np.dtype(
+    [
+        ('barrier', _i),
+        ('arrival', _i),
+        ('queued', _i),
+        ('first', _i),
+        ('io_events', _i),
+        ('requests', _i),
+        ('lost', _i),
+    ]
+)
+
+
+class State(NamedTuple):
+    """One simulated host; a tuple, because Numba caches functions of tuples.
+
+    :ivar k: one record of :data:`KERNEL`.
+    :ivar domains: by CPU and level (0: socket, 1: host).
+    :ivar allowed: by thread and CPU.
+    :ivar member: next member of a thread's barrier, by thread.
+    :ivar heap: timers as a binary heap of their numbers.
+    :ivar due: time of each timer.
+    :ivar place: where each timer stands in the heap, or -1.
+    :ivar wakeups: histogram of wake-up latencies, by VM.
+    :ivar responses: histogram of response times, by VM.
+    :ivar arrivals: times of waiting requests, by VM, as a ring.
+    """
+
+    k: Any
+    cpus: Any
+    domains: Any
+    queues: Any
+    entities: Any
+    groups: Any
+    threads: Any
+    barriers: Any
+    vms: Any
+    allowed: Any
+    member: Any
+    heap: Any
+    size: Any
+    due: Any
+    place: Any
+    pending: Any
+    random: Any
+    wakeups: Any
+    responses: Any
+    arrivals: Any
+
+
+def allocate(cpus: int, max_threads: int, max_groups: int) -> State:
+    """Return the arrays of an empty host."""
+    timers = 2 * cpus + 3 * max_threads + 2 * max_groups
+    return State(
+        k=np.zeros(1, KERNEL),
+        cpus=np.zeros(cpus, CPU),
+        domains=np.zeros((cpus, 2), DOMAIN),
+        queues=np.zeros(max_groups * cpus, QUEUE),
+        entities=np.zeros(max_threads + max_groups * cpus, ENTITY),
+        groups=np.zeros(max_groups, GROUP),
+        threads=np.zeros(max_threads, THREAD),
+        barriers=np.zeros(max_groups, BARRIER_TYPE),
+        vms=np.zeros(max_groups, VM),
+        allowed=np.ones((max_threads, cpus), np.bool_),
+        member=np.full(max_threads, -1, np.int64),
+        heap=np.zeros(timers, np.int64),
+        size=np.zeros(1, np.int64),
+        due=np.full(timers, NEVER, np.int64),
+        place=np.full(timers, -1, np.int64),
+        pending=np.zeros(cpus, np.int64),
+        random=np.zeros(1, np.uint64),
+        wakeups=np.zeros((max_groups, BUCKETS), np.int64),
+        responses=np.zeros((max_groups, BUCKETS), np.int64),
+        arrivals=np.zeros((max_groups, MAX_REQUESTS), np.int64),
+    )

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Switches from one thread to the next, and preemption by wake-ups."""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel import balance, chance, eevdf, execution
+from nova_vhpc.sim.kernel.state import RUNNABLE
+
+
+@njit
+def schedule(s, cpu):
+    """Choose what a CPU runs (``__schedule``)."""
+    k = s.k[0]
+    this = s.cpus[cpu]
+    eevdf.update_curr(s, cpu)
+    before = this.curr
+    if before >= 0:
+        thread = s.threads[before]
+        if (
+            thread.state == RUNNABLE
+            and thread.quota > 0
+            and thread.budget <= 0
+        ):
+            eevdf.throttle(s, before)
+    if s.queues[cpu].runnable == 0:
+        balance.newly_idle(s, cpu)
+    t = eevdf.pick(s, cpu)
+    this.resched = False
+    if t == before:
+        if t >= 0:
+            eevdf.set_current(s, t, True)
+        return
+    if before >= 0:
+        eevdf.set_current(s, before, False)
+        execution.stop(s, before)
+        thread = s.threads[before]
+        thread.last_ran = k.now
+        if thread.state == RUNNABLE:
+            thread.wait_since = k.now
+    this.curr = t
+    if t < 0:
+        this.idle_since = k.now
+        return
+    if before < 0:
+        # update_avg(): an eighth of the new figure.
+        idle = min(k.now - this.idle_since, 4_000_000)
+        this.avg_idle += (idle - this.avg_idle) // 8
+    thread = s.threads[t]
+    thread.exec_start = k.now
+    thread.wait += k.now - thread.wait_since
+    thread.runs += 1
+    if thread.woken_at >= 0:
+        chance.record(s.wakeups[thread.vm], k.now - thread.woken_at)
+        thread.woken_at = -1
+    eevdf.set_current(s, t, True)
+    execution.start(s, t, True)
+
+
+@njit
+def is_idle(s, e):
+    """Return whether an entity stands for an idle group (``se_is_idle``)."""
+    if e < s.k[0].max_threads:
+        return False
+    return s.groups[s.entities[e].mine // s.k[0].cpus].idle
+
+
+@njit
+def depth(s, q):
+    levels = 0
+    while q >= s.k[0].cpus:
+        q = s.entities[s.k[0].max_threads + q].queue
+        levels += 1
+    return levels
+
+
+@njit
+def preempt(s, t):
+    """Decide whether a newcomer preempts (``wakeup_preempt``)."""
+    k = s.k[0]
+    cpu = s.threads[t].cpu
+    curr = s.cpus[cpu].curr
+    if curr < 0:
+        eevdf.mark(s, cpu)
+        return
+    if curr == t:
+        return
+    new, old = t, curr
+    new_depth = depth(s, s.entities[new].queue)
+    old_depth = depth(s, s.entities[old].queue)
+    while new_depth > old_depth:
+        new = k.max_threads + s.entities[new].queue
+        new_depth -= 1
+    while old_depth > new_depth:
+        old = k.max_threads + s.entities[old].queue
+        old_depth -= 1
+    while s.entities[new].queue != s.entities[old].queue:
+        new = k.max_threads + s.entities[new].queue
+        old = k.max_threads + s.entities[old].queue
+    if is_idle(s, new) != is_idle(s, old):
+        if is_idle(s, old):
+            s.entities[old].protected = s.entities[old].vruntime
+            eevdf.mark(s, cpu)
+        return
+    eevdf.update_curr(s, cpu)
+    if eevdf.earliest(s, s.entities[new].queue) == new:
+        eevdf.mark(s, cpu)

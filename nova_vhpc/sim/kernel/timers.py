@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Timers of a simulated host: an indexed binary heap.
+
+Each source of events has one timer: the tick and the noise of each CPU, the
+program and the quota of each thread, each barrier, the requests of each VM.
+Timers of the same time fire in the order of their numbers.
+"""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel.state import NEVER
+
+
+@njit
+def tick_timer(s, cpu):
+    return cpu
+
+
+@njit
+def noise_timer(s, cpu):
+    return s.k[0].cpus + cpu
+
+
+@njit
+def program_timer(s, thread):
+    return 2 * s.k[0].cpus + thread
+
+
+@njit
+def quota_timer(s, thread):
+    return 2 * s.k[0].cpus + s.k[0].max_threads + thread
+
+
+@njit
+def barrier_timer(s, barrier):
+    return 2 * s.k[0].cpus + 2 * s.k[0].max_threads + barrier
+
+
+@njit
+def request_timer(s, vm):
+    return 2 * s.k[0].cpus + 2 * s.k[0].max_threads + s.k[0].max_barriers + vm
+
+
+@njit
+def _before(s, a, b):
+    return s.due[a] < s.due[b] or (s.due[a] == s.due[b] and a < b)
+
+
+@njit
+def _up(s, at):
+    heap = s.heap
+    timer = heap[at]
+    while at > 0:
+        above = (at - 1) >> 1
+        if not _before(s, timer, heap[above]):
+            break
+        heap[at] = heap[above]
+        s.place[heap[at]] = at
+        at = above
+    heap[at] = timer
+    s.place[timer] = at
+
+
+@njit
+def _down(s, at):
+    heap = s.heap
+    size = s.size[0]
+    timer = heap[at]
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and _before(s, heap[below + 1], heap[below]):
+            below += 1
+        if not _before(s, heap[below], timer):
+            break
+        heap[at] = heap[below]
+        s.place[heap[at]] = at
+        at = below
+    heap[at] = timer
+    s.place[timer] = at
+
+
+@njit
+def arm(s, timer, time):
+    """Set a timer, or stop it by :data:`NEVER`."""
+    at = s.place[timer]
+    if time >= NEVER:
+        if at < 0:
+            return
+        s.due[timer] = NEVER
+        s.place[timer] = -1
+        s.size[0] -= 1
+        last = s.heap[s.size[0]]
+        if last != timer:
+            s.heap[at] = last
+            s.place[last] = at
+            _up(s, at)
+            _down(s, s.place[last])
+        return
+    if at < 0:
+        at = s.size[0]
+        s.size[0] += 1
+        s.heap[at] = timer
+        s.place[timer] = at
+        s.due[timer] = time
+        _up(s, at)
+        return
+    if s.due[timer] == time:
+        return
+    s.due[timer] = time
+    _up(s, at)
+    _down(s, s.place[timer])

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Sleep and wake-up of threads, and which CPU a woken thread gets."""
+
+from numba import njit
+
+from nova_vhpc.sim.kernel import balance, eevdf, execution, migrate, switch
+from nova_vhpc.sim.kernel.state import RUNNABLE, SLEEPING
+
+
+@njit
+def sleep(s, t):
+    """Put a running thread to sleep."""
+    thread = s.threads[t]
+    execution.stop(s, t)
+    thread.state = SLEEPING
+    eevdf.dequeue(s, t, True)
+    eevdf.mark(s, thread.cpu)
+
+
+@njit
+def _free(s, t, cpu):
+    """Return whether a thread may run on a CPU that is as good as idle."""
+    return s.allowed[t, cpu] and (
+        eevdf.cpu_idle(s, cpu) or eevdf.only_idle_groups(s, cpu)
+    )
+
+
+@njit
+def first_allowed(s, t):
+    """Return the allowed CPU of the least threads."""
+    k = s.k[0]
+    best = -1
+    for cpu in range(k.cpus):
+        if s.allowed[t, cpu] and (
+            best < 0 or s.queues[cpu].runnable < s.queues[best].runnable
+        ):
+            best = cpu
+    return best
+
+
+@njit
+def choose_cpu(s, t, waker):
+    """Return the CPU for a woken thread (``select_task_rq_fair``)."""
+    k = s.k[0]
+    previous = s.threads[t].cpu
+    if not s.allowed[t, previous]:
+        return first_allowed(s, t)
+    target = previous
+    if waker >= 0 and waker != previous and s.allowed[t, waker]:
+        # wake_affine(): to the waker if that is idle, or the less loaded.
+        same = waker // k.per_socket == previous // k.per_socket
+        if eevdf.cpu_idle(s, waker) and same:
+            if not eevdf.cpu_idle(s, previous):
+                target = waker
+        elif (
+            s.queues[waker].load_avg * 100.0
+            < s.queues[previous].load_avg * balance.IMBALANCE_PCT
+        ):
+            target = waker
+    if _free(s, t, target):
+        return target
+    if (
+        previous != target
+        and previous // k.per_socket == target // k.per_socket
+        and _free(s, t, previous)
+    ):
+        return previous
+    first = target // k.per_socket * k.per_socket
+    best = -1
+    for step in range(1, k.per_socket):
+        cpu = first + (target - first + step) % k.per_socket
+        if _free(s, t, cpu):
+            if eevdf.cpu_idle(s, cpu):
+                return cpu
+            if best < 0:
+                best = cpu
+    return best if best >= 0 else target
+
+
+@njit
+def wake(s, t, waker):
+    """Wake a sleeping thread (``try_to_wake_up``).
+
+    :param waker: CPU that wakes it, or -1 for a timer or a device.
+    """
+    thread = s.threads[t]
+    if thread.state != SLEEPING:
+        return
+    thread.state = RUNNABLE
+    thread.wait_since = thread.woken_at = s.k[0].now
+    if not s.entities[t].on:
+        cpu = choose_cpu(s, t, waker)
+        if cpu != thread.cpu:
+            migrate.move(s, t, cpu)
+    eevdf.enqueue(s, t, False)
+    switch.preempt(s, t)
+    if s.cpus[thread.cpu].curr == t:
+        # It had not even left its CPU yet.
+        execution.start(s, t, False)
+
+
+@njit
+def unthrottle(s, t):
+    """Let a throttled thread run again (``unthrottle_cfs_rq``)."""
+    s.threads[t].state = RUNNABLE
+    s.threads[t].wait_since = s.k[0].now
+    eevdf.enqueue(s, t, False)
+    switch.preempt(s, t)

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Programs that a simulated VM's vCPUs, or threads of the host, run.
+
+``spread``: each time is drawn evenly from mean +- spread * mean; above 1 it
+has an exponential distribution.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """Never sleeps. Progress: CPU time."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spin:
+    """Computes, then spins at a barrier until all siblings have come.
+
+    Progress of programs with barriers: barriers passed times ``work_us``.
+
+    :ivar work_us: time that each vCPU computes between two barriers.
+    """
+
+    work_us: float
+    spread: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpinThenBlock:
+    """Computes, spins at a barrier for a while, then sleeps.
+
+    :ivar spin_us: longest time that a vCPU spins.
+    """
+
+    work_us: float
+    spin_us: float
+    spread: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """Computes, then sleeps at a barrier until all siblings have come."""
+
+    work_us: float
+    spread: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sleep:
+    """Each vCPU runs, then sleeps, by itself.
+
+    :ivar run_us: CPU time after each wake-up.
+    :ivar sleep_us: mean time that it sleeps.
+    """
+
+    run_us: float
+    sleep_us: float
+    spread: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Serve:
+    """Serves requests that come at random times; response times are counted.
+
+    :ivar interval_us: mean time between two requests, per vCPU; they wait in
+        one queue for whichever vCPU of the VM is free.
+    :ivar service_us: mean CPU time of a request.
+    """
+
+    interval_us: float = 4_000.0
+    service_us: float = 800.0
+    spread: float = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Io:
+    """Each vCPU computes, then waits for a device; for ever, or in phases.
+
+    :ivar run_us: CPU time between two operations.
+    :ivar wait_us: mean time of an operation.
+    :ivar events: I/O events of each operation.
+    :ivar phase_us: how long such a phase lasts; 0 for ever.
+    :ivar compute_us: how long it computes between two phases.
+    """
+
+    run_us: float = 150.0
+    wait_us: float = 500.0
+    events: int = 2
+    phase_us: float = 0.0
+    compute_us: float = 0.0
+    spread: float = 0.5
+
+
+Barrier = Spin | SpinThenBlock | Block
+Program = Run | Barrier | Sleep | Serve | Io
