@@ -65,7 +65,7 @@ unit() {
 
 # The same work on every machine: about three minutes on one CPU.
 soak() {
-    tools/soak.sh --seed 1 --inputs 3000 --hosts 10 --requests 4000 \
+    tools/soak.sh --seed 1 --inputs 3000 --hosts 6 --requests 4000 \
         --schedules 30 --rounds 6
 }
 

@@ -18,10 +18,12 @@ come and go, also in the middle of a publication.
 """
 
 import collections
+import dataclasses
 import logging
 import random
 import unittest
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc.placement import client as placement_client
@@ -85,8 +87,9 @@ class Host(random_changes.RandomChangesCase):
     def live(self) -> None:
         """Change, publish, cut and claim; at last publish without a cut."""
         others = self._others()
+        uplinks: list[model.Uplink] = []
         for number in range(1, PUBLICATIONS + 1):
-            uplinks = self.random_uplinks(self.rng)
+            uplinks = self._changed(uplinks)
             self._publish(uplinks, number)
             self.counts['checks'] += 1
             self.assertEqual(others, self._others())
@@ -97,16 +100,29 @@ class Host(random_changes.RandomChangesCase):
         self._repair(uplinks)
         self.assertEqual(others, self._others())
 
+    def _changed(self, uplinks: list[model.Uplink]) -> list[model.Uplink]:
+        """Return the next uplinks: others, or the same with other slots."""
+        if not uplinks or self.rng.random() < 0.5:
+            uplinks = self.random_uplinks(self.rng)
+        return [
+            uplink
+            if uplink.kind is model.BridgeKind.SEPARATE
+            else dataclasses.replace(uplink, slots=self.rng.choice((1, 2, 4)))
+            for uplink in uplinks
+        ]
+
     def _publish(self, uplinks: list[model.Uplink], number: int) -> None:
         for bridge, slots in _slots(uplinks).items():
             self.slots[bridge] = max(self.slots[bridge], slots)
         fault = self.rng.choice(
-            (None, None, None, 'claim', *random_changes.FAULTS)
+            (*(None, 'claim', 'claim') * 3, *random_changes.FAULTS)
         )
         requests = self.rng.randrange(_REQUESTS)
         adapter: Any = self.adapter()
         if fault == 'claim':
-            adapter = _Busy(adapter, requests, self._come_and_go)
+            adapter = _Watched(
+                adapter, requests, self._come_and_go, self._check_slots
+            )
         elif fault is not None:
             adapter = random_changes.FaultyAdapter(
                 adapter, requests, fault, self.rng
@@ -130,7 +146,7 @@ class Host(random_changes.RandomChangesCase):
         self.claim_any(self.rng, self.claims)
 
     def _check_slots(self) -> None:
-        """Check that a cut publication, too, offers no slot twice."""
+        """Check that no slot is offered twice, also within a publication."""
         guests = collections.Counter(c.bridge for c in self.claims.values())
         offers = collections.Counter[str]()
         for bridge, free in self.offers().values():
@@ -175,18 +191,31 @@ class Host(random_changes.RandomChangesCase):
         ]
 
 
-class _Busy:
-    """Placement's adapter; servers come and go before one of the requests."""
+class _Watched:
+    """Placement's adapter; servers come and go before one of the requests.
 
-    def __init__(self, adapter: Any, requests: int, come_and_go: Any) -> None:
+    :param requests: number of requests before.
+    :param check: called before each write of inventories.
+    """
+
+    def __init__(
+        self,
+        adapter: Any,
+        requests: int,
+        come_and_go: Callable[[], None],
+        check: Callable[[], None],
+    ) -> None:
         self._adapter = adapter
         self._requests = requests
         self._come_and_go = come_and_go
+        self._check = check
 
     def request(self, url: str, method: str, **more: Any) -> Any:
         self._requests -= 1
         if self._requests == -1:
             self._come_and_go()
+        if method == 'PUT' and url.endswith('/inventories'):
+            self._check()
         return self._adapter.request(url, method, **more)
 
 
