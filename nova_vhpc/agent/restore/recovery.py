@@ -154,9 +154,9 @@ class Restorer:
         """
         record, pid = evidence.record, evidence.identity.pid
         slice_error = self._reset_slices(domain, evidence)
-        if record is not None:
-            # An older agent's copy does not know all values it has written.
-            unmanaged |= _external(domain, record)
+        complete = record or evidence.complete_copy
+        if complete is not None:
+            unmanaged |= _external(domain, complete)
         shares_written = (
             record is None
             or record.written is None

@@ -24,6 +24,7 @@ from nova_vhpc.tests.soak.chaos.host import Host
 
 def _damage(host: Host, change: Callable[[bytes], bytes]) -> None:
     host.kill_agent()
+    host.remount('rw')
     host.allow_definitions()
     for file in host.records():
         file.write_bytes(change(file.read_bytes()))
@@ -58,6 +59,7 @@ def records_zeroed(host: Host, rng: random.Random) -> None:
 def records_swapped(host: Host, rng: random.Random) -> None:
     """Exchange the records of two guests."""
     host.kill_agent()
+    host.remount('rw')
     host.allow_definitions()
     files = host.records()
     if len(files) > 1:
@@ -77,6 +79,7 @@ def records_stale(host: Host, rng: random.Random) -> None:
             continue
     time.sleep(rng.uniform(0, 1.5))
     host.kill_agent()
+    host.remount('rw')
     host.allow_definitions()
     for file, data in saved.items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +90,7 @@ def records_stale(host: Host, rng: random.Random) -> None:
 def records_lost(host: Host, rng: random.Random) -> None:
     """Remove all records after the agent was killed."""
     host.kill_agent()
+    host.remount('rw')
     host.allow_definitions()
     shutil.rmtree(host.journal.path, ignore_errors=True)
 

@@ -19,7 +19,7 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
@@ -92,6 +92,35 @@ class MetadataCopyTest(base.BaseTestCase):
         self.clean(repin=False)
         self.assertEqual([(False, True)] * 2, self.domain.pins)
         self.assertNotEqual(7, self.domain.values[cputune.SHARES])
+
+    def test_external_changes_after_a_managed_save_stay(self) -> None:
+        """They came while no agent ran, and no record is of this run."""
+        written = {cputune.SHARES: frozenset[written_values.Value]({7})}
+        self.domain.values.update({cputune.SHARES: 7, cputune.PERIOD: 77_000})
+        self.domain.pins = [(False, True), (True, False)]
+        with self.assertLogs(recovery.LOG, 'WARNING') as logs:
+            self.clean(written=written, sequence=3)
+        self.assertEqual(
+            {**fake_libvirt.ORIGINAL, cputune.PERIOD: 77_000},
+            self.domain.values,
+        )
+        self.assertEqual([(False, True), (True, False)], self.domain.pins)
+        self.assertIn('vcpu_period, vcpupin 0', logs.output[0])
+
+    def test_all_values_are_restored_from_a_copy_of_another_host(self) -> None:
+        written = {cputune.SHARES: frozenset[written_values.Value]({7})}
+        self.domain.pins = [(False, True)] * 2
+        record = JournalRecord(
+            'u',
+            'vm',
+            qemu_process.Identity('another boot', 0, 0, 9),
+            ORIGINAL,
+            written=written,
+            sequence=3,
+        )
+        domain_metadata.put(self.domain, record)
+        self.restorer.recover(self.domain)
+        self.assertEqual([(True, False)] * 2, self.domain.pins)
 
     def test_pins_of_unpinned_vcpus_are_not_written(self) -> None:
         """A CPU was switched off while no agent ran."""
