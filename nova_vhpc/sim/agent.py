@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from nova_vhpc.control import controller, model
 from nova_vhpc.sim import host_spec, libvirt_writer, sensor, window_player
 from nova_vhpc.sim.agenda import Agenda
-from nova_vhpc.sim.step_host import Host
+from nova_vhpc.sim.host import Host
 
 PERIOD_US = 100_000
 

@@ -36,7 +36,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nova_vhpc.sim import host_spec, measurement
+from nova_vhpc.sim import host_spec, measurement, programs
 from nova_vhpc.sim.measurement import SAMPLE_US, MakeController, VmRecord
 
 LONG_US = 10_000_000
@@ -243,6 +243,11 @@ def summary(hosts: Iterable[HostResult]) -> dict[str, float]:
     hosts = list(hosts)
     vms = [vm for host in hosts for vm in host.vms]
     parallel = [vm for vm in vms if vm.spec.opted_in]
+    gangs = [
+        vm
+        for vm in parallel
+        if vm.spec.vcpus > 1 and isinstance(vm.spec.program, programs.Spin)
+    ]
     spreads = [spread for host in hosts for spread in host.spreads()]
     latencies = [vm.latency_ratio for vm in vms if vm.latency_ratio]
     return {
@@ -256,6 +261,9 @@ def summary(hosts: Iterable[HostResult]) -> dict[str, float]:
         'worse_off': sum(vm.is_worse_off for vm in parallel),
         'progress_geomean': _geomean(vm.progress for vm in parallel),
         'stock_geomean': _geomean(vm.stock_progress for vm in parallel),
+        'gangs': len(gangs),
+        'gangs_geomean': _geomean(vm.progress for vm in gangs),
+        'stock_gangs_geomean': _geomean(vm.stock_progress for vm in gangs),
         'equal_spread': max((ours for ours, _ in spreads), default=0.0),
         'equal_spread_mean': _mean(ours for ours, _ in spreads),
         'stock_equal_spread': max(

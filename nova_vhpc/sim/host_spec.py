@@ -15,7 +15,7 @@
 import dataclasses
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import step_programs as programs
+from nova_vhpc.sim import programs
 
 DEFAULT_WEIGHT = model.DEFAULT_SHARES_V1
 
@@ -35,6 +35,8 @@ class VmSpec:
     :ivar weight: ``cpu_shares``.
     :ivar quota_us: CPU time of each vCPU per :data:`PERIOD_US`.
     :ivar allowed_cpus: CPUs that it is bound to; None for all.
+    :ivar busy: number of vCPUs that run the program, the others sleep; None
+        for all.
     :ivar repin: whether the agent may pin it; False for a guest that is bound
         to a NUMA node.
     """
@@ -50,9 +52,12 @@ class VmSpec:
     quota_us: int | None = None
     allowed_cpus: frozenset[int] | None = None
     repin: bool = True
+    busy: int | None = None
 
     def __str__(self) -> str:
         words = [f'{self.name}: {self.vcpus} vCPUs', self.kind]
+        if self.busy is not None:
+            words.append(f'{self.busy} busy')
         if self.opted_in:
             words.append(f'opted in ({self.cluster})')
         if self.weight != DEFAULT_WEIGHT:

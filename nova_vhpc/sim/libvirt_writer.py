@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 
 from nova_vhpc.control import model
 from nova_vhpc.sim.agenda import Agenda
-from nova_vhpc.sim.step_host import Host
+from nova_vhpc.sim.host import Host
 
 CALL_US = (800, 4_000)
 """Shortest and longest duration of one call."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from nova_vhpc.control import controller
 from nova_vhpc.sim import agent, host_spec
 from nova_vhpc.sim.agenda import Agenda
-from nova_vhpc.sim.step_host import Host
+from nova_vhpc.sim.host import Host, Noise
 
 SAMPLE_US = 100_000
 
@@ -32,9 +32,6 @@ MakeController = Callable[[], controller.Controller]
 
 MIN_WAKE_UPS = 200
 """Wake-ups from which on a 99th percentile means something."""
-
-NOISE_US = 20_000.0
-"""Mean time between two interruptions of a CPU on a host with noise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         hz=spec.hz,
         seed=seed,
         sockets=spec.sockets,
-        noise_us=NOISE_US if spec.noise else 0.0,
+        noise=Noise() if spec.noise else None,
     )
     numbers = {}
     for vm in spec.vms:
@@ -112,6 +109,7 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
             else (host_spec.PERIOD_US, vm.quota_us),
             allowed_cpus=vm.allowed_cpus,
             barrier_group=vm.cluster if vm.coupled else None,
+            busy=vm.busy,
         )
     for load in spec.loads:
         host.add_outside_load(load.program, load.threads)

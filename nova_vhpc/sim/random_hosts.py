@@ -17,8 +17,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.sim import host_spec
-from nova_vhpc.sim import step_programs as programs
+from nova_vhpc.sim import host_spec, programs
 from nova_vhpc.sim.host_spec import HostSpec, LoadSpec, VmSpec
 
 CPUS = (2, 2, 4, 4, 8, 8, 12, 16, 24, 32, 48, 64)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from nova_vhpc.control import model
 from nova_vhpc.sim import host_spec
-from nova_vhpc.sim.step_host import Counters, Host
+from nova_vhpc.sim.host import Counters, Host
 
 IO_SCALE_US = 100_000
 """I/O events are counted per 100 ms."""

@@ -14,8 +14,7 @@
 
 import numpy as np
 
-from nova_vhpc.sim import fairness, measurement
-from nova_vhpc.sim import step_programs as programs
+from nova_vhpc.sim import fairness, measurement, programs
 from nova_vhpc.sim.host_spec import HostSpec, VmSpec
 from nova_vhpc.sim.measurement import VmRecord
 from nova_vhpc.tests import base
