@@ -15,9 +15,8 @@
 Two levels: the CPUs of a socket (a last-level cache), and the sockets.
 """
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import eevdf, load, migrate
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE
 
 #: sysctl_sched_migration_cost: a thread that ran later than this is hot.
@@ -30,7 +29,7 @@ _SPARE, _BUSY, _IMBALANCED, _OVERLOADED = range(4)
 _BY_LOAD, _BY_NUMBER = range(2)
 
 
-@njit
+@inner
 def _bounds(s, cpu, level):
     """Return the first CPU of a domain, the end, and the groups' size."""
     k = s.k[0]
@@ -40,7 +39,7 @@ def _bounds(s, cpu, level):
     return 0, k.cpus, k.per_socket
 
 
-@njit
+@inner
 def _stats(s, first, size, level):
     """Return load, threads, idle CPUs and type of a group of CPUs."""
     total = 0.0
@@ -62,7 +61,7 @@ def _stats(s, first, size, level):
     return total, threads, idle, kind
 
 
-@njit
+@inner
 def _should_balance(s, cpu, first, size):
     """Return whether it is this CPU that balances for its group."""
     for other in range(first, first + size):
@@ -71,7 +70,7 @@ def _should_balance(s, cpu, first, size):
     return cpu == first
 
 
-@njit
+@inner
 def _busiest_cpu(s, first, size, how):
     best = -1
     most = 0.0
@@ -86,7 +85,7 @@ def _busiest_cpu(s, first, size, how):
     return best
 
 
-@njit
+@inner
 def _pull(s, cpu, source, level, how, imbalance, only_one):
     """Move threads from a CPU (``detach_tasks``).
 
@@ -142,7 +141,7 @@ def _pull(s, cpu, source, level, how, imbalance, only_one):
     return moved, some_pinned, all_pinned and some_pinned
 
 
-@njit
+@inner
 def _push(s, cpu, source, level, how):
     """Move the thread that runs there (``active_load_balance_cpu_stop``)."""
     t = s.cpus[source].curr
@@ -158,7 +157,7 @@ def _push(s, cpu, source, level, how):
         s.domains[cpu, level].failed = 0
 
 
-@njit
+@inner
 def _domain(s, cpu, level, newly_idle):
     """Balance one domain for a CPU (``sched_balance_rq``).
 
@@ -259,7 +258,7 @@ def _domain(s, cpu, level, newly_idle):
     return False
 
 
-@njit
+@inner
 def periodic(s, cpu):
     """Balance at a tick what is due (``sched_balance_domains``)."""
     k = s.k[0]
@@ -283,7 +282,7 @@ def periodic(s, cpu):
             domain.last = jiffy
 
 
-@njit
+@inner
 def newly_idle(s, cpu):
     """Pull a thread to a CPU without work (``sched_balance_newidle``)."""
     k = s.k[0]

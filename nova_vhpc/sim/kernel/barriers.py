@@ -19,13 +19,12 @@ rounds are counted in one step: programs that meet every few microseconds cost
 no more than others.
 """
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import chance, timers
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import NEVER
 
 
-@njit
+@inner
 def _new_round(s, b):
     barrier = s.barriers[b]
     barrier.passed += 1
@@ -37,7 +36,7 @@ def _new_round(s, b):
         t = s.member[t]
 
 
-@njit
+@inner
 def _longest(s, b):
     """Return in what time the round ends, or NEVER if it does not."""
     longest = 0
@@ -52,7 +51,7 @@ def _longest(s, b):
     return longest
 
 
-@njit
+@inner
 def _quiet(s, b):
     """Return whether rounds pass of which the scheduler sees nothing."""
     barrier = s.barriers[b]
@@ -62,13 +61,13 @@ def _quiet(s, b):
     )
 
 
-@njit
+@inner
 def advance(s, b):
     """Bring a barrier up to now; who executes has not changed since."""
     barrier = s.barriers[b]
     passed = s.k[0].now - barrier.at
     barrier.at = s.k[0].now
-    while passed > 0:
+    while passed > 0 and barrier.members:
         longest = _longest(s, b)
         if longest > passed:
             t = barrier.head
@@ -91,7 +90,7 @@ def advance(s, b):
             passed -= int(rounds * barrier.round_ns)
 
 
-@njit
+@inner
 def watch(s, b):
     """Set the timer for what the scheduler sees next of a barrier."""
     barrier = s.barriers[b]
@@ -114,7 +113,7 @@ def watch(s, b):
     )
 
 
-@njit
+@inner
 def execute(s, t, executing):
     """Have a member begin or stop to execute."""
     thread = s.threads[t]

@@ -19,12 +19,12 @@ each other.
 import math
 
 import numpy as np
-from numba import njit
 
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import BUCKETS
 
 
-@njit
+@inner
 def uniform(s):
     """Return a number of [0, 1)."""
     s.random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -35,13 +35,13 @@ def uniform(s):
     return np.float64(z >> np.uint64(11)) / 9007199254740992.0
 
 
-@njit
+@inner
 def exponential(s, mean):
     """Return an integer of exponential distribution, at least 1."""
     return max(1, int(-mean * math.log(1.0 - uniform(s))))
 
 
-@njit
+@inner
 def around(s, mean, spread):
     """Return an integer of mean +- spread * mean; spread > 1: exponential."""
     if spread > 1.0:
@@ -49,7 +49,7 @@ def around(s, mean, spread):
     return max(1, int(mean * (1.0 + spread * (2.0 * uniform(s) - 1.0))))
 
 
-@njit
+@inner
 def record(histogram, time):
     """Count a time in a histogram of 16 buckets per octave."""
     bucket = int(16.0 * math.log2(1.0 + time / 100.0))

@@ -12,8 +12,6 @@
 
 """What is done to a host from outside: VMs come and go, values are written."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import (
     barriers,
     chance,
@@ -24,6 +22,7 @@ from nova_vhpc.sim.kernel import (
     timers,
     wakeup,
 )
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import (
     ABSENT,
     BARRIER,
@@ -37,7 +36,7 @@ from nova_vhpc.sim.kernel.state import (
 )
 
 
-@njit
+@inner
 def boot(s):
     """Start the ticks and the noise of each CPU, each in its own phase."""
     k = s.k[0]
@@ -59,7 +58,7 @@ def boot(s):
             domain.last = -int(chance.uniform(s) * domain.interval)
 
 
-@njit
+@inner
 def add_group(s, g):
     """Prepare the queues of a group whose record is filled."""
     k = s.k[0]
@@ -75,7 +74,7 @@ def add_group(s, g):
         entity.runnable_at = k.now
 
 
-@njit
+@inner
 def start_thread(s, t):
     """Begin a thread on the CPU of the fewest (``wake_up_new_task``)."""
     k = s.k[0]
@@ -132,7 +131,7 @@ def start_thread(s, t):
     switch.preempt(s, t)
 
 
-@njit
+@inner
 def end_thread(s, t):
     """End a thread."""
     thread = s.threads[t]
@@ -153,7 +152,7 @@ def end_thread(s, t):
         _leave_barrier(s, t)
 
 
-@njit
+@inner
 def _leave_barrier(s, t):
     barrier = s.barriers[s.threads[t].barrier]
     if s.threads[t].blocked:
@@ -172,7 +171,7 @@ def _leave_barrier(s, t):
         timers.arm(s, timers.barrier_timer(s, s.threads[t].barrier), NEVER)
 
 
-@njit
+@inner
 def set_weight(s, g, weight):
     """Write a group's weight (``sched_group_set_shares``).
 
@@ -185,7 +184,7 @@ def set_weight(s, g, weight):
         eevdf.update_weights(s, g * k.cpus + cpu)
 
 
-@njit
+@inner
 def set_idle(s, g, idle):
     """Write a group's ``cpu.idle`` (``sched_group_set_idle``).
 
@@ -209,7 +208,7 @@ def set_idle(s, g, idle):
         eevdf.update_weights(s, q)
 
 
-@njit
+@inner
 def repin(s, t):
     """Move a thread if it is on a CPU where it may be no longer."""
     thread = s.threads[t]
@@ -226,7 +225,7 @@ def repin(s, t):
         switch.preempt(s, t)
 
 
-@njit
+@inner
 def set_quota(s, t, period, quota):
     """Set a thread's quota; 0 for none (``tg_set_cfs_bandwidth``)."""
     k = s.k[0]

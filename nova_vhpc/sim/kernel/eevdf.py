@@ -16,13 +16,12 @@
 RUN_TO_PARITY, DELAY_DEQUEUE, DELAY_ZERO.
 """
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import load
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import THROTTLED, UNIT
 
 
-@njit
+@inner
 def mark(s, cpu):
     """Have the CPU choose again at the end of this event."""
     if not s.cpus[cpu].resched:
@@ -31,7 +30,7 @@ def mark(s, cpu):
         s.k[0].pending += 1
 
 
-@njit
+@inner
 def average(s, q):
     """Return the virtual time of a queue (``avg_vruntime``)."""
     queue = s.queues[q]
@@ -50,12 +49,12 @@ def average(s, q):
     return queue.origin
 
 
-@njit
+@inner
 def eligible(s, q, e):
     return s.entities[e].vruntime <= average(s, q) + 1.0
 
 
-@njit
+@inner
 def set_current(s, t, running):
     """Mark a thread's entities as running in their queues, or unmark them."""
     k = s.k[0]
@@ -73,7 +72,7 @@ def set_current(s, t, running):
         q = s.entities[e].queue
 
 
-@njit
+@inner
 def link(s, q, e):
     queue = s.queues[q]
     entity = s.entities[e]
@@ -90,7 +89,7 @@ def link(s, q, e):
     entity.on = True
 
 
-@njit
+@inner
 def unlink(s, q, e):
     queue = s.queues[q]
     entity = s.entities[e]
@@ -109,7 +108,7 @@ def unlink(s, q, e):
     entity.on = False
 
 
-@njit
+@inner
 def keep_lag(s, q, e):
     """Remember the lag of an entity (``update_entity_lag``)."""
     entity = s.entities[e]
@@ -118,7 +117,7 @@ def keep_lag(s, q, e):
     entity.lag = min(max(lag, -limit), limit)
 
 
-@njit
+@inner
 def place(s, q, e, initial):
     """Place an entity that is not in the queue yet (``place_entity``)."""
     queue = s.queues[q]
@@ -138,7 +137,7 @@ def place(s, q, e, initial):
     )
 
 
-@njit
+@inner
 def reweight(s, e, weight):
     """Change an entity's weight (``reweight_entity``)."""
     entity = s.entities[e]
@@ -166,7 +165,7 @@ def reweight(s, e, weight):
         link(s, q, e)
 
 
-@njit
+@inner
 def update_weights(s, q):
     """Update a queue's weight, and all above (``update_cfs_group``)."""
     k = s.k[0]
@@ -178,7 +177,7 @@ def update_weights(s, q):
     load.update_queue(s, q)
 
 
-@njit
+@inner
 def refill(s, t):
     """Take a slice of the quota's pool (``assign_cfs_rq_runtime``)."""
     thread = s.threads[t]
@@ -189,7 +188,7 @@ def refill(s, t):
     thread.pool -= taken
 
 
-@njit
+@inner
 def update_curr(s, cpu):
     """Charge the running thread, and say whether its slice is over."""
     k = s.k[0]
@@ -226,7 +225,7 @@ def update_curr(s, cpu):
                 mark(s, cpu)
 
 
-@njit
+@inner
 def earliest(s, q):
     """Return the eligible entity of the earliest deadline (``pick_eevdf``)."""
     queue = s.queues[q]
@@ -256,7 +255,7 @@ def earliest(s, q):
     return best
 
 
-@njit
+@inner
 def _count(s, t, change):
     """Count a runnable thread in or out, and update the groups' weights."""
     k = s.k[0]
@@ -275,7 +274,7 @@ def _count(s, t, change):
     update_weights(s, bottom)
 
 
-@njit
+@inner
 def enqueue(s, t, initial):
     """Put a thread into the queues of its CPU (``enqueue_task_fair``)."""
     k = s.k[0]
@@ -322,7 +321,7 @@ def enqueue(s, t, initial):
     _count(s, t, 1)
 
 
-@njit
+@inner
 def _take_out(s, e, sleep, now_for_real):
     """Take an entity, and the groups that it empties, out of the queues."""
     k = s.k[0]
@@ -352,7 +351,7 @@ def _take_out(s, e, sleep, now_for_real):
         e = k.max_threads + q
 
 
-@njit
+@inner
 def dequeue(s, t, sleep):
     """Take a thread out of the queues of its CPU (``dequeue_task_fair``)."""
     update_curr(s, s.threads[t].cpu)
@@ -360,14 +359,14 @@ def dequeue(s, t, sleep):
     _count(s, t, -1)
 
 
-@njit
+@inner
 def drop_delayed(s, t):
     """Take a thread out that sleeps but is still in a queue."""
     _take_out(s, t, True, True)
     update_weights(s, s.threads[t].group * s.k[0].cpus + s.threads[t].cpu)
 
 
-@njit
+@inner
 def pick(s, cpu):
     """Return the thread that runs next on a CPU, or -1."""
     k = s.k[0]
@@ -386,7 +385,7 @@ def pick(s, cpu):
     return -1
 
 
-@njit
+@inner
 def throttle(s, t):
     """Take a thread out until its next period (``throttle_cfs_rq``)."""
     thread = s.threads[t]
@@ -395,12 +394,12 @@ def throttle(s, t):
     mark(s, thread.cpu)
 
 
-@njit
+@inner
 def cpu_idle(s, cpu):
     return s.cpus[cpu].curr < 0 and s.queues[cpu].runnable == 0
 
 
-@njit
+@inner
 def only_idle_groups(s, cpu):
     """Return whether a CPU has idle groups only (``sched_idle_cpu``)."""
     queue = s.queues[cpu]

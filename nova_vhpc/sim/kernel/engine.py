@@ -21,6 +21,7 @@ from typing import Any
 from numba import njit
 
 from nova_vhpc.sim.kernel import barriers, commands, events, switch
+from nova_vhpc.sim.kernel.compiled import inner
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ LOG = logging.getLogger(__name__)
 ) = range(10)
 
 
-@njit
+@inner
 def _settle(s):
     """Have every CPU choose that has to."""
     k = s.k[0]
@@ -50,7 +51,7 @@ def _settle(s):
             switch.schedule(s, cpu)
 
 
-@njit
+@inner
 def _command(s, command, which, value, other):
     if command == BOOT:
         commands.boot(s)
@@ -73,7 +74,7 @@ def _command(s, command, which, value, other):
     _settle(s)
 
 
-@njit
+@inner
 def _advance(s, until):
     k = s.k[0]
     while s.size[0]:

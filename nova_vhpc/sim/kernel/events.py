@@ -12,8 +12,6 @@
 
 """What happens when a timer fires."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import (
     balance,
     barriers,
@@ -23,6 +21,7 @@ from nova_vhpc.sim.kernel import (
     timers,
     wakeup,
 )
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import (
     IO,
     MAX_REQUESTS,
@@ -33,7 +32,7 @@ from nova_vhpc.sim.kernel.state import (
 )
 
 
-@njit
+@inner
 def tick(s, cpu):
     """The tick of one CPU (``task_tick_fair``, ``sched_balance_trigger``)."""
     k = s.k[0]
@@ -47,7 +46,7 @@ def tick(s, cpu):
     balance.periodic(s, cpu)
 
 
-@njit
+@inner
 def noise(s, cpu):
     """Something else takes a CPU for a short time, or gives it back."""
     k = s.k[0]
@@ -67,7 +66,7 @@ def noise(s, cpu):
     timers.arm(s, timer, k.now + lasts)
 
 
-@njit
+@inner
 def barrier(s, b):
     """Members go to sleep at a barrier, or are woken by the last one."""
     this = s.barriers[b]
@@ -104,14 +103,14 @@ def barrier(s, b):
     barriers.watch(s, b)
 
 
-@njit
+@inner
 def _serve(s, t, arrived):
     thread = s.threads[t]
     thread.request_at = arrived
     thread.work_left = chance.around(s, thread.work, thread.spread)
 
 
-@njit
+@inner
 def request(s, v):
     """A request arrives at a server."""
     k = s.k[0]
@@ -140,7 +139,7 @@ def request(s, v):
     vm.queued += 1
 
 
-@njit
+@inner
 def _finish_request(s, t):
     thread = s.threads[t]
     vm = s.vms[thread.vm]
@@ -157,7 +156,7 @@ def _finish_request(s, t):
     wakeup.sleep(s, t)
 
 
-@njit
+@inner
 def next_step(s, t):
     """Give a thread its next piece of work, and return how long it sleeps."""
     k = s.k[0]
@@ -177,7 +176,7 @@ def next_step(s, t):
     return chance.around(s, thread.sleep, thread.spread)
 
 
-@njit
+@inner
 def program(s, t):
     """A thread's piece of work is done, or its sleep over."""
     k = s.k[0]
@@ -199,7 +198,7 @@ def program(s, t):
     timers.arm(s, timers.program_timer(s, t), k.now + sleeps)
 
 
-@njit
+@inner
 def quota(s, t):
     """A new period of a thread's quota (``sched_cfs_period_timer``)."""
     k = s.k[0]
@@ -220,7 +219,7 @@ def quota(s, t):
             wakeup.unthrottle(s, t)
 
 
-@njit
+@inner
 def fire(s, timer):
     """Handle the timer that is due."""
     k = s.k[0]

@@ -12,13 +12,12 @@
 
 """What a thread does while it executes, by kind of program."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import barriers, timers
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import BARRIER, HOG, NEVER
 
 
-@njit
+@inner
 def start(s, t, switched):
     """Have a thread execute from now on."""
     thread = s.threads[t]
@@ -42,7 +41,7 @@ def start(s, t, switched):
     )
 
 
-@njit
+@inner
 def stop(s, t):
     """Have a thread execute no longer: preempted, asleep or disturbed."""
     thread = s.threads[t]

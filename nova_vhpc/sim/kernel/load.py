@@ -18,14 +18,13 @@ not in steps of 1,024 us.
 
 import math
 
-from numba import njit
-
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import IDLE_WEIGHT, MIN_WEIGHT
 
 _DECAY_PER_NS = math.log(2.0) / 32e6
 
 
-@njit
+@inner
 def update_queue(s, q):
     """Bring the load average of a queue, and of its group, up to now."""
     queue = s.queues[q]
@@ -46,7 +45,7 @@ def update_queue(s, q):
         queue.contributed = queue.load_avg
 
 
-@njit
+@inner
 def update_entity(s, e):
     """Bring the part of the time that an entity was runnable up to now."""
     entity = s.entities[e]
@@ -63,7 +62,7 @@ def update_entity(s, e):
     return entity.runnable
 
 
-@njit
+@inner
 def group_weight(s, q):
     """Return the weight of the entity of a queue (``calc_group_shares``)."""
     queue = s.queues[q]
@@ -75,7 +74,7 @@ def group_weight(s, q):
     return min(max(share, MIN_WEIGHT), weight)
 
 
-@njit
+@inner
 def hierarchical_load(s, q):
     """Return the part of a CPU's load that a queue is (``h_load``)."""
     k = s.k[0]
@@ -93,7 +92,7 @@ def hierarchical_load(s, q):
     return part * s.queues[q].load_avg
 
 
-@njit
+@inner
 def thread_load(s, t):
     """Return what a thread adds to its CPU's load (``task_h_load``)."""
     q = s.threads[t].group * s.k[0].cpus + s.threads[t].cpu

@@ -12,12 +12,11 @@
 
 """Migration of threads from CPU to CPU, with their lag and load average."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import eevdf, execution, load
+from nova_vhpc.sim.kernel.compiled import inner
 
 
-@njit
+@inner
 def move(s, t, cpu):
     """Move a thread that does not run to another CPU."""
     k = s.k[0]
@@ -36,7 +35,7 @@ def move(s, t, cpu):
         eevdf.enqueue(s, t, False)
 
 
-@njit
+@inner
 def detach(s, t):
     """Take a thread's load average along (``detach_entity_load_avg``)."""
     k = s.k[0]
@@ -63,7 +62,7 @@ def detach(s, t):
         load.update_queue(s, q)
 
 
-@njit
+@inner
 def attach(s, t):
     """Give a thread's load average to its new CPU."""
     k = s.k[0]
@@ -85,7 +84,7 @@ def attach(s, t):
         load.update_queue(s, q)
 
 
-@njit
+@inner
 def move_running(s, t, cpu):
     """Move a thread off the CPU that it runs on (``migration_cpu_stop``)."""
     k = s.k[0]

@@ -12,13 +12,12 @@
 
 """Switches from one thread to the next, and preemption by wake-ups."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import balance, chance, eevdf, execution
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE
 
 
-@njit
+@inner
 def schedule(s, cpu):
     """Choose what a CPU runs (``__schedule``)."""
     k = s.k[0]
@@ -67,7 +66,7 @@ def schedule(s, cpu):
     execution.start(s, t, True)
 
 
-@njit
+@inner
 def is_idle(s, e):
     """Return whether an entity stands for an idle group (``se_is_idle``)."""
     if e < s.k[0].max_threads:
@@ -75,7 +74,7 @@ def is_idle(s, e):
     return s.groups[s.entities[e].mine // s.k[0].cpus].idle
 
 
-@njit
+@inner
 def depth(s, q):
     levels = 0
     while q >= s.k[0].cpus:
@@ -84,7 +83,7 @@ def depth(s, q):
     return levels
 
 
-@njit
+@inner
 def preempt(s, t):
     """Decide whether a newcomer preempts (``wakeup_preempt``)."""
     k = s.k[0]

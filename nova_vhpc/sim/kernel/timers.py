@@ -17,47 +17,46 @@ program and the quota of each thread, each barrier, the requests of each VM.
 Timers of the same time fire in the order of their numbers.
 """
 
-from numba import njit
-
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import NEVER
 
 
-@njit
+@inner
 def tick_timer(s, cpu):
     return cpu
 
 
-@njit
+@inner
 def noise_timer(s, cpu):
     return s.k[0].cpus + cpu
 
 
-@njit
+@inner
 def program_timer(s, thread):
     return 2 * s.k[0].cpus + thread
 
 
-@njit
+@inner
 def quota_timer(s, thread):
     return 2 * s.k[0].cpus + s.k[0].max_threads + thread
 
 
-@njit
+@inner
 def barrier_timer(s, barrier):
     return 2 * s.k[0].cpus + 2 * s.k[0].max_threads + barrier
 
 
-@njit
+@inner
 def request_timer(s, vm):
     return 2 * s.k[0].cpus + 2 * s.k[0].max_threads + s.k[0].max_barriers + vm
 
 
-@njit
+@inner
 def _before(s, a, b):
     return s.due[a] < s.due[b] or (s.due[a] == s.due[b] and a < b)
 
 
-@njit
+@inner
 def _up(s, at):
     heap = s.heap
     timer = heap[at]
@@ -72,7 +71,7 @@ def _up(s, at):
     s.place[timer] = at
 
 
-@njit
+@inner
 def _down(s, at):
     heap = s.heap
     size = s.size[0]
@@ -92,7 +91,7 @@ def _down(s, at):
     s.place[timer] = at
 
 
-@njit
+@inner
 def arm(s, timer, time):
     """Set a timer, or stop it by :data:`NEVER`."""
     at = s.place[timer]

@@ -12,13 +12,12 @@
 
 """Sleep and wake-up of threads, and which CPU a woken thread gets."""
 
-from numba import njit
-
 from nova_vhpc.sim.kernel import balance, eevdf, execution, migrate, switch
+from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE, SLEEPING
 
 
-@njit
+@inner
 def sleep(s, t):
     """Put a running thread to sleep."""
     thread = s.threads[t]
@@ -28,7 +27,7 @@ def sleep(s, t):
     eevdf.mark(s, thread.cpu)
 
 
-@njit
+@inner
 def _free(s, t, cpu):
     """Return whether a thread may run on a CPU that is as good as idle."""
     return s.allowed[t, cpu] and (
@@ -36,7 +35,7 @@ def _free(s, t, cpu):
     )
 
 
-@njit
+@inner
 def first_allowed(s, t):
     """Return the allowed CPU of the least threads."""
     k = s.k[0]
@@ -49,7 +48,7 @@ def first_allowed(s, t):
     return best
 
 
-@njit
+@inner
 def choose_cpu(s, t, waker):
     """Return the CPU for a woken thread (``select_task_rq_fair``)."""
     k = s.k[0]
@@ -88,7 +87,7 @@ def choose_cpu(s, t, waker):
     return best if best >= 0 else target
 
 
-@njit
+@inner
 def wake(s, t, waker):
     """Wake a sleeping thread (``try_to_wake_up``).
 
@@ -110,7 +109,7 @@ def wake(s, t, waker):
         execution.start(s, t, False)
 
 
-@njit
+@inner
 def unthrottle(s, t):
     """Let a throttled thread run again (``unthrottle_cfs_rq``)."""
     s.threads[t].state = RUNNABLE
