@@ -50,7 +50,8 @@ def qemu_killed(host: Host, rng: random.Random) -> None:
     """Kill QEMU and start the guest again."""
     os.kill(host.pid('gang'), signal.SIGKILL)
     time.sleep(rng.uniform(0, 0.5))
-    host.create('gang')
+    # libvirt may not have noticed yet, and would say that it runs.
+    host.restart('gang')
     time.sleep(rng.uniform(0, 0.5))
 
 
