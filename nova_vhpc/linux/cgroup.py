@@ -16,9 +16,15 @@ A *hybrid* host has cgroup v2 at ``unified`` below the mounts of v1, mostly
 without any controller that matters here, but it may have some of them.
 """
 
+import contextlib
 import glob
 import itertools
 from pathlib import Path
+
+IDLE_FILE = 'cpu.idle'
+"""File that makes a control group idle: its weight is 3 then, any other group
+preempts it, and a CPU that runs nothing else counts as idle when the kernel
+balances loads (kernel/sched/fair.c: ``sched_idle_cpu``)."""
 
 _MAX_SHARED_PARENTS = 3
 """Most groups above a group that it has in common with this process. A
@@ -54,6 +60,22 @@ def cpu_is_v2(root: Path) -> bool:
     if (root / 'cgroup.controllers').exists():
         return True
     return 'cpu' in (_unified(root / 'unified') or ())
+
+
+def can_idle(root: Path) -> bool:
+    """Return whether control groups can be made idle (Linux 5.15 and later).
+
+    :param root: where the cgroup file systems are mounted.
+    """
+    mounts = [root, root / 'unified']
+    with contextlib.suppress(OSError):
+        mounts += [
+            entry for entry in root.iterdir() if 'cpu' in entry.name.split(',')
+        ]
+    return any(
+        next(mount.glob(f'*/{IDLE_FILE}'), None) is not None
+        for mount in mounts
+    )
 
 
 def locate(mount: Path, path: str) -> Path:

@@ -13,11 +13,13 @@
 """Write period, quota, shares and pins of a live domain by libvirt."""
 
 import contextlib
+import dataclasses
 import pathlib
 from typing import Any
 
 import libvirt
 
+from nova_vhpc.agent.actuators import affinity
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
@@ -38,6 +40,7 @@ class LibvirtCputuneActuator:
 
     def __init__(self, conf: Any) -> None:
         self._cgroup = pathlib.Path(conf.vhpc_agent.cgroup_root)
+        self._weights_by_file = conf.vhpc_agent.window_weights == 'cgroup'
         self._limits: model.ActuatorLimits | None = None
 
     def check(self) -> str | None:
@@ -57,7 +60,13 @@ class LibvirtCputuneActuator:
                 ),
                 min_shares=1 if v2 else 2,
                 max_shares=10_000 if v2 else 262_144,
+                can_place=affinity.is_allowed(),
             )
+        if self._weights_by_file and not self._limits.can_idle:
+            # Looked at again: on a host without guests there may be no group.
+            can_idle = cgroup.can_idle(self._cgroup)
+            if can_idle:
+                self._limits = dataclasses.replace(self._limits, can_idle=True)
         return self._limits
 
     def write(

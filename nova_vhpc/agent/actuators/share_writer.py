@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Write ``cpu_shares`` of many guests without waiting for libvirt.
+"""Write ``cpu_shares`` and CPUs of many guests without waiting for libvirt.
 
 At most one write per guest runs at a time. A value that is set meanwhile is
 written when that write returns, so a guest whose write hangs holds one thread
@@ -57,6 +57,9 @@ class PendingShares:
 
     :ivar value: newest value that was set.
     :ivar in_force: value written last; None if that is not known.
+    :ivar cpus: CPU of each vCPU; empty for all that its pins allow, None if
+        the guest was never placed.
+    :ivar cpus_in_force: the same as written last; None if that is not known.
     :ivar leaving: forget the guest once ``value`` is in force.
     :ivar since_s: monotonic time at which the write in progress began, in
         seconds; None without one.
@@ -68,6 +71,8 @@ class PendingShares:
     uuid: str
     value: int
     in_force: int | None = None
+    cpus: tuple[int, ...] | None = None
+    cpus_in_force: tuple[int, ...] | None = None
     leaving: bool = False
     since_s: float | None = None
     failures: int = 0
@@ -77,16 +82,19 @@ class PendingShares:
     def due(self) -> bool:
         """Whether a write must be queued now."""
         return (
-            self.in_force != self.value
+            (self.in_force != self.value or self.cpus_in_force != self.cpus)
             and self.since_s is None
             and time.monotonic() >= self.not_before_s
         )
 
-    def succeeded(self, value: int | None) -> None:
-        """Note that ``value`` was written; None if the guest is left alone."""
+    def succeeded(
+        self, value: int | None, cpus: tuple[int, ...] | None
+    ) -> None:
+        """Note what was written; None if the guest is left alone."""
         self.failures = 0
         self.not_before_s = 0.0
         self.in_force = value
+        self.cpus_in_force = cpus
 
     def failed(self) -> None:
         """Note a failed write: which value is in force is unknown now."""
@@ -94,6 +102,7 @@ class PendingShares:
         self.failures += 1
         self.not_before_s = time.monotonic() + back_off_s
         self.in_force = None
+        self.cpus_in_force = None
 
 
 class ShareWriter:
@@ -106,14 +115,21 @@ class ShareWriter:
         for different guests, never for the same; may raise any exception and
         may block. Returns whether the shares were written: False if the
         guest must be left alone for a while.
+    :param place: called after it with (guest UUID, CPUs) if the guest is to
+        run on other CPUs; may raise any exception. Returns whether it did.
     :ivar writes: number of calls of ``set_shares``.
     :ivar failures: number of these calls that raised.
     """
 
-    def __init__(self, set_shares: Callable[[str, int], bool]) -> None:
+    def __init__(
+        self,
+        set_shares: Callable[[str, int], bool],
+        place: Callable[[str, tuple[int, ...]], bool],
+    ) -> None:
         self.writes = 0
         self.failures = 0
         self._set_shares = set_shares
+        self._place = place
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._vms: dict[str, PendingShares] = {}
@@ -128,6 +144,7 @@ class ShareWriter:
     def submit(
         self,
         shares: Mapping[str, int],
+        cpus: Mapping[str, tuple[int, ...]],
         done: Callable[[], None] | None = None,
     ) -> None:
         """Write these shares, all at the same time. Return at once.
@@ -136,6 +153,8 @@ class ShareWriter:
         for the duration of a call: several milliseconds on a busy host.
 
         :param shares: ``cpu_shares`` by guest UUID.
+        :param cpus: CPU of each vCPU by guest UUID; empty for all that its
+            pins allow. Other guests stay where they are.
         :param done: called in the thread of the last write once each queued
             write was tried. A guest whose earlier write has not returned is
             not waited for. Not called if :meth:`submit` is called again
@@ -145,6 +164,7 @@ class ShareWriter:
             for uuid, value in shares.items():
                 vm = self._vms.setdefault(uuid, PendingShares(uuid, value))
                 vm.value = value
+                vm.cpus = cpus.get(uuid, vm.cpus)
                 vm.leaving = False
                 self._queue(vm)
             self._batch = set(self._queued)
@@ -162,6 +182,8 @@ class ShareWriter:
                 if vm is None:
                     continue
                 vm.value = value
+                if vm.cpus is not None:
+                    vm.cpus = ()
                 vm.leaving = True
                 # No back-off: the guest must not stay favoured or starved.
                 vm.not_before_s = 0.0
@@ -187,6 +209,7 @@ class ShareWriter:
             vm = self._vms.get(uuid)
             if vm is not None:
                 vm.in_force = None
+                vm.cpus_in_force = None
 
     def failing(self) -> frozenset[str]:
         """Return the guests whose last write failed or does not return."""
@@ -273,14 +296,23 @@ class ShareWriter:
             self._queued.discard(vm)
             vm.since_s = time.monotonic()
             self._running.add(vm)
-            value = vm.value
-        self._write(vm, value)
+            value, cpus = vm.value, vm.cpus
+            moved_to = None if vm.cpus_in_force == cpus else cpus
+        self._write(vm, value, cpus, moved_to)
 
-    def _write(self, vm: PendingShares, value: int) -> None:
+    def _write(
+        self,
+        vm: PendingShares,
+        value: int,
+        cpus: tuple[int, ...] | None,
+        moved_to: tuple[int, ...] | None,
+    ) -> None:
         error: Exception | None = None
         written = False
         try:
             written = self._set_shares(vm.uuid, value)
+            if written and moved_to is not None:
+                written = self._place(vm.uuid, moved_to)
         except Exception as caught:
             error = caught
         with self._lock:
@@ -290,7 +322,7 @@ class ShareWriter:
             if error is not None:
                 self._failed(vm, value, error)
             else:
-                self._succeeded(vm, value, written)
+                self._succeeded(vm, value, cpus, written)
             self._batch.discard(vm)
             done = None
             if not self._batch:
@@ -300,13 +332,19 @@ class ShareWriter:
         if done is not None:
             done()
 
-    def _succeeded(self, vm: PendingShares, value: int, written: bool) -> None:
+    def _succeeded(
+        self,
+        vm: PendingShares,
+        value: int,
+        cpus: tuple[int, ...] | None,
+        written: bool,
+    ) -> None:
         if vm.failures >= LOGGED_FAILURES:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
         # A guest that is left alone now may be written at the next border.
-        vm.succeeded(value if written else None)
+        vm.succeeded(value if written else None, cpus if written else None)
         self._failing.discard(vm)
-        if vm.value != value:
+        if vm.value != value or vm.cpus != cpus:
             self._queue(vm)
         elif vm.leaving:
             self._forget(vm)

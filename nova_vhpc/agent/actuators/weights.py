@@ -20,16 +20,19 @@ the domain's XML. libvirt reads the same file, so ``virsh schedinfo`` shows the
 weight in force. The original weight is restored by libvirt.
 """
 
+import contextlib
 import logging
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from nova_vhpc.agent.actuators import affinity
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
-from nova_vhpc.linux import qemu_process
+from nova_vhpc.control import model
+from nova_vhpc.linux import cgroup, qemu_process
 
 LOG = logging.getLogger(__name__)
 
@@ -46,17 +49,35 @@ class Weights:
     ) -> None:
         self._by_file = options.window_weights == 'cgroup'
         self._processes = processes
+        self._v2 = cgroup.cpu_is_v2(pathlib.Path(options.cgroup_root))
         self._logged = False
+
+    def reported(self, shares: int) -> int:
+        """Return what libvirt will report of a weight.
+
+        :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
+        """
+        if shares == model.IDLE_SHARES:
+            return cgroup_weight.SHARES_OF_IDLE[
+                'cpu.weight' if self._v2 else 'cpu.shares'
+            ]
+        return shares
 
     def write(self, guest: guest.Guest, shares: int) -> None:
         """Set the weight of a running guest; the caller holds its lock.
 
+        libvirt cannot make a group idle: without the file the guest gets the
+        least weight that libvirt takes.
+
+        :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
         :raises libvirt.libvirtError: libvirt refused it.
         """
         problem = self._write_file(guest, shares) if self._by_file else ''
+        in_force = self.reported(shares)
         if problem or not self._by_file:
-            cputune.write_shares(guest.domain, shares)
-        guest.note_written({cputune.SHARES: shares})
+            in_force = max(in_force, 1 if self._v2 else 2)
+            cputune.write_shares(guest.domain, in_force)
+        guest.note_written({cputune.SHARES: in_force})
         if problem and not self._logged:
             # Logged once: the reason is mostly the same for all guests.
             self._logged = True
@@ -74,7 +95,7 @@ class Weights:
         """
         if self._write_file(guest, shares):
             return False
-        guest.note_written({cputune.SHARES: shares})
+        guest.note_written({cputune.SHARES: self.reported(shares)})
         return True
 
     def _write_file(self, guest: guest.Guest, shares: int) -> str:
@@ -89,16 +110,20 @@ class Weights:
 def restore_by_file(
     guest: guest.Guest, processes: qemu_process.Processes
 ) -> None:
-    """Restore a guest's original weight without libvirt.
+    """Restore a guest's original weight, and its affinity, without libvirt.
 
     For a guest that is being migrated away: libvirt accepts no writes during
     the migration, which may take hours, and a gang window that was open when
     it began would stay open. Never raises; without the file, the weight stays.
     """
+    if not guest.journalled:
+        return
+    # A window that places the guest now ends first.
+    with guest.state_lock, contextlib.suppress(OSError):
+        affinity.release_guest(guest)
     original = guest.original.parameters.get(cputune.SHARES)
     if (
         original is None
-        or not guest.journalled
         or cputune.SHARES in guest.unmanaged_fields
         or guest.event_history.external_shares is not None
     ):
@@ -162,16 +187,46 @@ def _restore_file(
         return False
     try:
         # Another value is an external change and stays.
-        now = int(file.read_text())
+        now = cgroup_weight.read(file)
         if now == original or not is_ours(now):
             return False
-        file.write_text(str(original))
+        cgroup_weight.put(file, original)
     except (OSError, ValueError) as error:
         LOG.debug(
             'VM %s: cannot restore its weight by the file: %r', name, error
         )
         return False
     return True
+
+
+def end_idle(
+    uuid: str,
+    domain_id: int,
+    written: written_values.WrittenValues | None,
+    processes: qemu_process.Processes,
+) -> None:
+    """Make a guest's group no longer idle if the agent may have made it so.
+
+    Else libvirt cannot write the original weight. Never raises.
+
+    :param written: values that may have been written; None if unknown.
+    """
+    pid = processes.find(uuid, domain_id)
+    if not pid:
+        return
+    (tid,) = processes.vcpu_threads(pid, (0,)) or (pid,)
+    file = processes.weight_file(pid, tid)
+    if file is None:
+        return
+    try:
+        if written_values.may_be_written(
+            written,
+            cputune.SHARES,
+            cgroup_weight.reported(file, model.IDLE_SHARES),
+        ):
+            cgroup_weight.end_idle(file)
+    except OSError as error:
+        LOG.warning('%s: the group stays idle: %r', file.parent, error)
 
 
 def restore_by_libvirt(guest: guest.Guest) -> None:

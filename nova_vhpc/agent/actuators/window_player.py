@@ -69,14 +69,18 @@ class WindowPlayer:
         called for several guests at a time, may raise any exception and may
         hang.
     :param wall_us: function that returns the wall-clock time in microseconds.
+    :param place: function that lets a guest's vCPUs run on certain CPUs, given
+        its uuid and the CPU of each vCPU (none for all that its pins allow),
+        and returns whether it did.
     """
 
     def __init__(
         self,
         set_shares: Callable[[str, int], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        place: Callable[[str, tuple[int, ...]], bool] = lambda *_: True,
     ) -> None:
-        self._shares = share_writer.ShareWriter(set_shares)
+        self._shares = share_writer.ShareWriter(set_shares, place)
         self._wall_us = wall_us
         # Held while shares are passed to the writer, so that a turn of the
         # old schedule cannot follow one of the new schedule. No thread calls
@@ -228,7 +232,7 @@ class WindowPlayer:
         index, left_us = schedule.turn_at(self._wall_us())
         turn = schedule.turns[index]
         if index == self._turn:
-            self._shares.submit(turn.shares)
+            self._shares.submit(turn.shares, turn.cpus)
             return left_us / 1e6
         now_s = time.monotonic()
         if self._border_s is not None:
@@ -241,7 +245,9 @@ class WindowPlayer:
         # of a turn; the earlier part of that turn does not count as lateness.
         self._turn = index
         self._border_s = border_s
-        self._shares.submit(turn.shares, lambda: self._note_late(border_s))
+        self._shares.submit(
+            turn.shares, turn.cpus, lambda: self._note_late(border_s)
+        )
         return left_us / 1e6
 
     def _note_late(self, border_s: float) -> None:

@@ -50,6 +50,11 @@ VM_GAUGES: Rows = (
     ('io_events', 'io_events', 'I/O events per 100 ms.'),
     ('io_phase', 'io_phase', '1 in the I/O phase.'),
     ('quarantined', 'quarantined', '1 in quarantine.'),
+    (
+        'received',
+        'received_ratio',
+        'CPU time received, by what stock Linux would give.',
+    ),
 )
 VM_COUNTERS: Rows = (
     ('writes', 'writes', 'Writes to the VM.'),
@@ -109,6 +114,7 @@ class StatusCollector(registry.Collector):
                 metric = kind(PREFIX + name, text)
                 metric.add_metric([], float(agent[key]))
                 yield metric
+        yield from _windows(status.get('windows') or {})
         yield _part_health(status.get('health') or {})
         yield _published(status.get('publishing') or {})
         yield from _peers(status.get('peers') or {})
@@ -135,6 +141,23 @@ class StatusCollector(registry.Collector):
                             [vm['uuid'], vm['name']], float(vm[key])
                         )
                 yield metric
+
+
+def _windows(windows: dict[str, Any]) -> Iterator[core.Metric]:
+    """Yield what gang windows cost, and for how long they are played."""
+    shares = windows.get('cpu_shares') or {}
+    for key, name, text in (
+        (
+            'missing',
+            'missing_cpu_ratio',
+            'Largest part of its CPU time that windows cost any VM.',
+        ),
+        ('played', 'windows_played_ratio', 'Part of the time with windows.'),
+    ):
+        gauge = core.GaugeMetricFamily(PREFIX + name, text)
+        if key in shares:
+            gauge.add_metric([], shares[key])
+        yield gauge
 
 
 def _part_health(health: dict[str, Any]) -> core.Metric:

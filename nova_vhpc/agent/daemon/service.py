@@ -108,7 +108,8 @@ class Service:
             self.journal.make_directory()
         self.lock.acquire()
         self.window_player = window_player.WindowPlayer(
-            lambda uuid, shares: self.guest_manager.set_shares(uuid, shares)
+            lambda uuid, shares: self.guest_manager.set_shares(uuid, shares),
+            place=lambda uuid, cpus: self.guest_manager.place(uuid, cpus),
         )
         self.guest_manager = manager.GuestManager(
             conf,
@@ -134,7 +135,7 @@ class Service:
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
-            actuator_base.common_limits(actuators),
+            lambda: actuator_base.common_limits(actuators),
             self.guest_manager,
             self.controller,
             self._cluster_of,
@@ -181,7 +182,7 @@ class Service:
             ),
             'windows': status.window_status(
                 self.window_player.status(),
-                last.plan.windows if last is not None else None,
+                last.plan if last is not None else None,
             ),
             'groups': self.groups.status(),
             'publishing': self.publish_worker.status(),

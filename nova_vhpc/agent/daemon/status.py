@@ -69,7 +69,7 @@ def agent_status(
         'cpus': cpus.format_cpu_set(cpu.id for cpu in tick_loop.cpus()),
         'probes': sampler.names(),
         'unusable_probes': dict(sampler.unusable),
-        'effective_min_slice_us': tick_loop.limits.effective_min_slice_us,
+        'effective_min_slice_us': tick_loop.limits().effective_min_slice_us,
         'journal_records': len(journal.uuids()),
         'journal_bytes': journal.size_bytes(),
         'journal_problem': journal_problem,
@@ -92,6 +92,7 @@ def guest_status(
     plan: model.VmPlan | None,
     period_us: int = 0,
     diagnostics: Sequence[str] = (),
+    received: float | None = None,
 ) -> dict[str, Any]:
     """Return the status of one guest.
 
@@ -101,6 +102,8 @@ def guest_status(
         microseconds.
     :param diagnostics: what the controller could not use or do in the last
         tick, and why.
+    :param received: CPU time received, as a part of what stock Linux would
+        give; None if that is not measured.
     """
     target = guest.reader.target
     sample = view.sample if view is not None else model.Sample()
@@ -123,6 +126,7 @@ def guest_status(
         'sync_latency_us': sample.sync_latency_us,
         'io_events': sample.io_events,
         'run_us': guest.reader.run_us(period_us),
+        'received': received,
         'predicted_events': plan.predicted_events if plan else None,
         'threshold_events': plan.threshold_events if plan else None,
         'repin': guest.repin,
@@ -159,6 +163,8 @@ def guest_statuses(
     views = {} if last is None else {vm.uuid: vm for vm in last.view.vms}
     plans = {} if last is None else last.plan.vms
     period_us = 0 if last is None else last.view.period_us
+    shares = None if last is None else last.plan.cpu_shares
+    received = {} if shares is None else shares.received
     diagnostics: dict[str, list[str]] = {}
     for diagnostic in () if last is None else last.plan.ignored:
         diagnostics.setdefault(diagnostic.uuid, []).append(diagnostic.reason)
@@ -170,6 +176,7 @@ def guest_statuses(
                 plans.get(uuid),
                 period_us,
                 diagnostics.get(uuid, ()),
+                received.get(uuid),
             )
             for uuid, guest in guests.items()
         ),
@@ -178,13 +185,15 @@ def guest_statuses(
 
 
 def window_status(
-    player: window_player.WindowStatus, schedule: model.WindowSchedule | None
+    player: window_player.WindowStatus, plan: model.Plan | None
 ) -> dict[str, Any]:
     """Return the status of the gang windows.
 
     :param player: status of the window player.
-    :param schedule: windows of the last tick's plan; None without any.
+    :param plan: the last tick's plan; None before it.
     """
+    schedule = None if plan is None else plan.windows
+    shares = None if plan is None else plan.cpu_shares
     return {
         'playing': player.playing,
         'turn': player.turn,
@@ -194,6 +203,13 @@ def window_status(
         'failing': sorted(player.failing),
         'late_us': player.late_us,
         'worst_late_us': player.worst_late_us,
+        'cpu_shares': None
+        if shares is None
+        else {
+            'missing': shares.missing,
+            'played': shares.played,
+            'received': dict(shares.received),
+        },
         'turns': []
         if schedule is None
         else [

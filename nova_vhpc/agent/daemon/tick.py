@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from nova_vhpc.agent.daemon import diagnostics
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.probes import sampler
+from nova_vhpc.agent.probes import outside_load, sampler
 from nova_vhpc.control import model
 
 LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class TickLoop:
 
     :param period_us: control period, in microseconds.
     :param cpus: returns the CPUs that guests may be pinned to.
-    :param limits: limits of the actuator.
+    :param limits: returns the limits of the actuator.
     :param manager: the managed guests; takes the writes.
     :param controller: makes the plan.
     :param cluster_of: returns the virtual cluster of a guest.
@@ -94,7 +94,7 @@ class TickLoop:
         self,
         period_us: int,
         cpus: Callable[[], tuple[model.Cpu, ...]],
-        limits: model.ActuatorLimits,
+        limits: Callable[[], model.ActuatorLimits],
         manager: Manager,
         controller: Decider,
         cluster_of: Callable[[Guest], str | None],
@@ -115,6 +115,7 @@ class TickLoop:
         self._peer_views = peer_views
         self._observers = tuple(observers)
         self._unmanaged = unmanaged
+        self._outside_load = outside_load.OutsideLoad()
         self._window_late_us = window_late_us
         self._offline_cpus = offline_cpus
         self._stop = threading.Event()
@@ -232,17 +233,22 @@ class TickLoop:
             if reader.dead and not was_dead:
                 self._manager.enqueue(uuid)
             vms.append(self._vm_view(uuid, guest, sample))
+        cpus = self.cpus()
+        others = self._unmanaged(now_us)
         return model.HostView(
             self.ticks,
             now_us,
             period_us,
-            self.cpus(),
+            cpus,
             tuple(vms),
             time.time_ns() // 1000,
-            self.limits,
+            self.limits(),
             self._peer_views(),
-            self._unmanaged(now_us),
+            others,
             self._window_late_us(),
+            self._outside_load.advance(
+                now_us, {cpu.id for cpu in cpus}, (*vms, *others)
+            ),
         )
 
     def _vm_view(

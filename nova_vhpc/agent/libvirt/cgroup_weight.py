@@ -17,6 +17,59 @@ import pathlib
 from typing import Any
 
 from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.control import model
+from nova_vhpc.linux import cgroup
+
+SHARES_OF_IDLE = {'cpu.shares': 3, 'cpu.weight': 0}
+"""``cpu_shares`` that libvirt reports of a group that is idle, by the name of
+the weight file (kernel/sched/core.c: ``sched_group_set_idle``)."""
+
+
+def read(path: pathlib.Path) -> int:
+    """Return the weight in force, as libvirt reports it.
+
+    :raises OSError, ValueError: it cannot be read.
+    """
+    return int(path.read_text())
+
+
+def put(path: pathlib.Path, shares: int) -> None:
+    """Set the weight of a group, or make the group idle.
+
+    While a group is idle, the kernel refuses weights with EINVAL. After that
+    it has the kernel's default weight, whatever weight it had before.
+
+    :param path: path of ``cpu.weight`` or ``cpu.shares``.
+    :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
+    :raises OSError: the kernel refused it.
+    """
+    if shares == model.IDLE_SHARES:
+        path.with_name(cgroup.IDLE_FILE).write_text('1')
+        return
+    end_idle(path)
+    path.write_text(str(shares))
+
+
+def is_idle(path: pathlib.Path) -> bool:
+    """Return whether a group is idle.
+
+    Its weight does not tell: 3 may be a weight that somebody set.
+
+    :raises OSError: it cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        # Older kernels have no such file.
+        return path.with_name(cgroup.IDLE_FILE).read_text().strip() != '0'
+    return False
+
+
+def end_idle(path: pathlib.Path) -> None:
+    """Make a group no longer idle; it then has the kernel's default weight.
+
+    :raises OSError: the kernel refused it.
+    """
+    if is_idle(path):
+        path.with_name(cgroup.IDLE_FILE).write_text('0')
 
 
 class WeightFile:
@@ -35,8 +88,9 @@ class WeightFile:
         self.proven = False
 
     def write(self, domain: Any, shares: int) -> str:
-        """Write the weight.
+        """Write the weight, or make the group idle.
 
+        :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
         :returns: why the weight was not written, and then the file is not
             used again; empty if it was written.
         :raises libvirt.libvirtError: libvirt cannot report the weight, so
@@ -46,25 +100,36 @@ class WeightFile:
             return 'it is in no control group that the agent can write'
         try:
             if self.proven:
-                self._path.write_text(str(shares))
+                put(self._path, shares)
                 return ''
-            before = self._path.read_text()
-            self._path.write_text(str(shares))
-        except OSError as error:
+            before = read(self._path)
+            if is_idle(self._path):
+                return 'its control group is idle, which the agent did not set'
+            put(self._path, shares)
+        except (OSError, ValueError) as error:
             path, self._path = self._path, None
             self.proven = False
-            return f'{path}: {error.strerror or error}'
+            reason = error.strerror if isinstance(error, OSError) else None
+            return f'{path}: {reason or error}'
+        written = reported(self._path, shares)
         is_read = False
         try:
             parameters = domain.schedulerParametersFlags(cputune.LIVE)
-            is_read = parameters.get(cputune.SHARES) == shares
+            is_read = parameters.get(cputune.SHARES) == written
         finally:
             if not is_read:
                 with contextlib.suppress(OSError):
-                    self._path.write_text(before)
+                    put(self._path, before)
         if is_read:
             # A value that was in the file before proves nothing.
-            self.proven = before.strip() != str(shares)
+            self.proven = before != written
             return ''
         path, self._path = self._path, None
         return f'{path} is not what libvirt reads'
+
+
+def reported(path: pathlib.Path, shares: int) -> int:
+    """Return what libvirt reports of a weight that was put."""
+    if shares == model.IDLE_SHARES:
+        return SHARES_OF_IDLE[path.name]
+    return shares

@@ -228,6 +228,10 @@ class GuestManager:
         """Write a weight at once, see :meth:`.Writer.set_shares`."""
         return self._writer.set_shares(uuid, shares)
 
+    def place(self, uuid: str, cpus: tuple[int, ...]) -> bool:
+        """Let vCPUs run on certain CPUs, see :meth:`.Writer.place`."""
+        return self._writer.place(uuid, cpus)
+
     def start(self) -> None:
         """Connect to libvirt, and begin to resync."""
         self.connection.start()

@@ -13,11 +13,13 @@
 """Restore one guest that this agent has written to."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 import libvirt
 
+from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests.guest import Guest, Hold
@@ -25,6 +27,8 @@ from nova_vhpc.agent.journal import domain_metadata, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.agent.restore import recovery
+
+LOG = logging.getLogger(__name__)
 
 
 class GuestRestorer:
@@ -106,6 +110,14 @@ class GuestRestorer:
         if cputune.SHARES in guest.original.parameters:
             shares = guest.original.parameters[cputune.SHARES]
             history.written_shares.add(shares)
+        if cputune.SHARES not in guest.unmanaged_fields:
+            weights.end_idle(
+                guest.uuid,
+                guest.domain_id,
+                guest.written,
+                self._context.processes,
+            )
+        _release_affinity(guest)
         differences: tuple[str, ...] = ()
         try:
             differences = cputune_restore.restore(
@@ -156,6 +168,24 @@ def _needs_copy(guest: Guest) -> bool:
     return guest.needs_copy_on_migration and (
         guest.copy_for_destination or guest.keeps_agent_pins
     )
+
+
+def _release_affinity(guest: Guest) -> None:
+    """Let vCPUs run where the pins allow it; gang windows placed them.
+
+    All other values are restored if that fails.
+    """
+    try:
+        # A window that places the guest now ends first.
+        with guest.state_lock:
+            affinity.release_guest(guest)
+    except OSError as error:
+        LOG.warning(
+            'VM %s: its vCPUs stay on the CPUs where gang windows put them, '
+            'until they are pinned again: %r',
+            guest.name,
+            error,
+        )
 
 
 def _undo(actuator: Any, guest: Guest) -> Exception | None:

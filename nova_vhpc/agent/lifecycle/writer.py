@@ -20,7 +20,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.actuators import weights
+from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes
 from nova_vhpc.agent.guests import quarantine
@@ -125,8 +125,9 @@ class Writer:
                 is_safe = guest.uses_weight_file and guest.journalled
                 if not is_safe and not self._is_as_expected(guest):
                     return False
-                self._ensure_journalled(guest, model.CpuTune(shares=shares))
-                guest.event_history.written_shares.add(shares)
+                reported = self._weights.reported(shares)
+                self._ensure_journalled(guest, model.CpuTune(shares=reported))
+                guest.event_history.written_shares.add(reported)
                 self._weights.write(guest, shares)
                 is_safe = is_safe and guest.uses_weight_file
                 if not is_safe and self._is_misdirected(guest):
@@ -146,6 +147,30 @@ class Writer:
             return False
         finally:
             guest.lock.release()
+
+    def place(self, uuid: str, cpus: tuple[int, ...]) -> bool:
+        """Let a guest's vCPUs run on certain CPUs, without libvirt.
+
+        Only after a weight was written, so that the guest is journalled.
+
+        :param cpus: CPU of each vCPU; empty for all that its pins allow.
+        :returns: whether it was done; False if the guest may not be placed.
+        :raises OSError: the kernel refused it.
+        """
+        guest = self._context.guests.by_uuid.get(uuid)
+        if guest is None:
+            return False
+        # A restore holds the guest before it takes this lock.
+        with guest.state_lock:
+            if not guest.journalled or not self._may_set_shares(guest):
+                return False
+            if not cpus:
+                affinity.release_guest(guest)
+            elif len(cpus) == len(guest.tids):
+                affinity.place(guest.tids, cpus)
+            else:
+                return False
+            return True
 
     def _set_without_lock(self, guest: Guest, shares: int) -> bool:
         """Write a known weight to the file without the guest's lock.

@@ -21,7 +21,7 @@ import logging
 import pathlib
 from typing import Any
 
-from nova_vhpc.agent.actuators import kernel_slice
+from nova_vhpc.agent.actuators import affinity, kernel_slice, weights
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.journal.record import (
     JournalError,
@@ -162,6 +162,14 @@ class Restorer:
             or record.written is None
             or cputune.SHARES in record.written
         )
+        if cputune.SHARES not in unmanaged:
+            weights.end_idle(
+                domain.UUIDString(),
+                evidence.identity.domain_id,
+                record.written if record is not None else None,
+                self.processes,
+            )
+        self._release_affinity(domain, pid)
         left: tuple[str, ...] = ()
         try:
             left = cputune_restore.restore(
@@ -186,6 +194,23 @@ class Restorer:
             raise RestoreError('; '.join(left))
         if slice_error is not None:
             raise slice_error
+
+    def _release_affinity(self, domain: Any, pid: int) -> None:
+        """Let vCPUs run where the pins allow it; gang windows placed them."""
+        try:
+            affinity.release_domain(
+                self.processes,
+                pid,
+                domain_xml.parse(domain.XMLDesc(0)).online_vcpus,
+                cputune.read(domain),
+            )
+        except OSError as error:
+            LOG.warning(
+                'VM %s: its vCPUs stay on the CPUs where gang windows put '
+                'them, until they are pinned again: %r',
+                domain.name(),
+                error,
+            )
 
     def _reset_slices(self, domain: Any, evidence: Evidence) -> OSError | None:
         """Reset the vCPU threads' kernel slices if an agent may have set them.

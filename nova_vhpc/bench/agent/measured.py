@@ -211,7 +211,7 @@ def measure(
     ticker = tick.TickLoop(
         conf.vhpc_agent.period_ms * 1000,
         lambda: controller.HOST,
-        manager.actuator.limits(),
+        manager.actuator.limits,
         manager,
         controller_factory.make_controller(conf, controller.HOST),
         lambda guest: None,

@@ -34,6 +34,7 @@ OWN_QUOTA = guests.OWN_QUOTA
 PATIENCE_S = 30.0
 
 everything = guests.everything
+in_kernel = guests.in_kernel
 
 _context = multiprocessing.get_context('forkserver')
 # Importing the agent takes a second; forks of the server, which has imported

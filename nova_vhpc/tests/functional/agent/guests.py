@@ -18,6 +18,7 @@ vCPU running.
 """
 
 import contextlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from typing import Any
 import libvirt
 from oslotest import base
 
+from nova_vhpc.linux import cgroup, qemu_process
 from nova_vhpc.testbed import guest, image, libvirtd
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
@@ -72,6 +74,19 @@ def everything(domain: libvirt.virDomain) -> Any:
         domain.schedulerParametersFlags(LIVE),
         domain.vcpuPinInfo(LIVE),
         domain.emulatorPinInfo(LIVE),
+    )
+
+
+def in_kernel(domain: libvirt.virDomain) -> Any:
+    """Return what libvirt does not know: affinities, and ``cpu.idle``."""
+    processes = qemu_process.Processes()
+    pid = processes.find(domain.UUIDString())
+    tids = processes.vcpu_threads(pid, range(domain.maxVcpus()))
+    weight_file = processes.weight_file(pid, pid)
+    assert weight_file is not None
+    return (
+        [os.sched_getaffinity(tid) for tid in tids],
+        weight_file.with_name(cgroup.IDLE_FILE).read_text(),
     )
 
 

@@ -17,6 +17,7 @@ import contextlib
 import os
 import random
 import time
+from typing import Any
 
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError
@@ -41,7 +42,7 @@ class TestKills(base.AgentTestCase):
             self.domain({}),
             self.domain(None),
         ]
-        before = [base.everything(domain) for domain in domains]
+        before = self.everything(domains)
         touched: collections.Counter[str] = collections.Counter()
         for number in range(KILLS):
             # Two kills per policy, so that each also follows the other.
@@ -65,15 +66,20 @@ class TestKills(base.AgentTestCase):
                 # The next agent, with the other policy, has to recover.
                 continue
             self.assertEqual(0, self.restore(), kill)
-            self.assertEqual(
-                before, [base.everything(domain) for domain in domains], kill
-            )
+            self.assertEqual(before, self.everything(domains), kill)
             self.assertEqual(
                 [], list((self.path / 'state/journal').glob('*.json')), kill
             )
         # Kills prove something only if the agent had written to the VM.
         for policy in POLICIES:
             self.assertGreater(touched[policy], KILLS // 8, policy)
+
+    def everything(self, domains: list[Any]) -> list[Any]:
+        """All cputune of these domains, affinities and idleness."""
+        return [
+            (*base.everything(domain), base.in_kernel(domain))
+            for domain in domains
+        ]
 
     def wait_for_record(self, uuid: str, name: str) -> None:
         """Wait until the journal holds a first value of a kind.

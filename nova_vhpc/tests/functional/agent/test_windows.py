@@ -26,7 +26,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.libvirt import migration
-from nova_vhpc.linux import qemu_process
+from nova_vhpc.linux import cgroup, qemu_process
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -41,8 +41,11 @@ class TestWindows(base.AgentTestCase):
         self.before = self.everything()
 
     def everything(self) -> list[Any]:
-        """All of both VMs' cputune."""
-        return [base.everything(domain) for domain in self.domains]
+        """All of both VMs' cputune, affinities and idleness."""
+        return [
+            (*base.everything(domain), base.in_kernel(domain))
+            for domain in self.domains
+        ]
 
     def start_windows(self, **options: Any) -> Any:
         """An agent that plays them."""
@@ -72,6 +75,14 @@ class TestWindows(base.AgentTestCase):
             'two weights',
         )
 
+    def is_accepted(self, write: Callable[..., Any], *arguments: Any) -> bool:
+        """Write; return whether the kernel took it, as it does from idle."""
+        try:
+            write(*arguments)
+        except (OSError, libvirt.libvirtError):
+            return False
+        return True
+
     def weight_file(self, domain: libvirt.virDomain) -> pathlib.Path:
         """The file that its weight stands in."""
         host = qemu_process.Processes()
@@ -86,6 +97,40 @@ class TestWindows(base.AgentTestCase):
         time.sleep(2)
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
         self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_gang_out_of_turn_is_idle_and_each_vcpu_has_a_cpu(self) -> None:
+        process = self.start_windows()
+        for domain in self.domains:
+            self.wait_for(
+                lambda one=domain: base.in_kernel(one)[1].strip() == '1',
+                'it to be idle',
+            )
+            self.wait_for(
+                lambda one=domain: (
+                    sorted(map(sorted, base.in_kernel(one)[0])) == [[0], [1]]
+                ),
+                'its vCPUs to be placed',
+            )
+        self.assertEqual(
+            [was[1] for was in self.before],
+            [domain.vcpuPinInfo(base.LIVE) for domain in self.domains],
+        )
+        self.assertEqual(0, self.stop_agent(process))
+        self.assertEqual(self.before, self.everything())
+
+    def test_restore_after_a_kill_ends_idle_and_placement(self) -> None:
+        process = self.start_windows()
+        self.wait_for(
+            lambda: any(
+                base.in_kernel(domain)[1].strip() == '1'
+                for domain in self.domains
+            ),
+            'one to be idle',
+        )
+        process.kill()
+        process.join(10)
+        self.assertEqual(0, self.restore())
         self.assertEqual(self.before, self.everything())
 
     def test_weights_do_not_appear_in_the_domain_xml(self) -> None:
@@ -139,7 +184,12 @@ class TestWindows(base.AgentTestCase):
         process = self.start_windows(reconcile_period=0.2)
         for domain in self.domains:
             path = self.weight_file(domain)
-            path.write_text(str(self.before[0][0]['cpu_shares']))
+            self.wait_for(
+                lambda path=path: self.is_accepted(
+                    path.write_text, str(self.before[0][0]['cpu_shares'])
+                ),
+                'a moment in which it is not idle',
+            )
         time.sleep(1)
         for domain in self.domains:
             self.assertEqual([], self.vm(domain)['released'])
@@ -153,8 +203,13 @@ class TestWindows(base.AgentTestCase):
         process = self.start_windows(reconcile_period=3600)
         for number, domain in enumerate(self.domains):
             time.sleep(random.uniform(0, 0.5))
-            domain.setSchedulerParametersFlags(
-                {'cpu_shares': 3000 + number}, base.LIVE
+            self.wait_for(
+                lambda domain=domain, number=number: self.is_accepted(
+                    domain.setSchedulerParametersFlags,
+                    {'cpu_shares': 3000 + number},
+                    base.LIVE,
+                ),
+                'a moment in which it is not idle',
             )
         for domain in self.domains:
             self.wait_for(
@@ -177,6 +232,9 @@ class TestWindows(base.AgentTestCase):
         self.domains[0].setSchedulerParametersFlags(
             {'vcpu_quota': 70_000}, base.LIVE
         )
+        # Nobody can set the weight of a group that the agent left idle.
+        idle = self.weight_file(self.domains[1]).with_name(cgroup.IDLE_FILE)
+        idle.write_text('0')
         self.domains[1].setSchedulerParametersFlags(
             {'cpu_shares': 333}, base.LIVE
         )
@@ -261,4 +319,7 @@ class TestWindows(base.AgentTestCase):
         finally:
             end()
         restore.join()
-        self.assertEqual(self.before[1], base.everything(staying))
+        self.assertEqual(
+            self.before[1],
+            (*base.everything(staying), base.in_kernel(staying)),
+        )

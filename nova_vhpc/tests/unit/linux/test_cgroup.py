@@ -37,7 +37,9 @@ class CgroupTest(base.TestCase):
         """Assert what module, actuator and probe say about the controller."""
         self.assertEqual(v2, cgroup.cpu_is_v2(self.dir))
         conf = types.SimpleNamespace(
-            vhpc_agent=types.SimpleNamespace(cgroup_root=str(self.dir))
+            vhpc_agent=types.SimpleNamespace(
+                cgroup_root=str(self.dir), window_weights='cgroup'
+            )
         )
         limits = libvirt_cputune.LibvirtCputuneActuator(conf).limits()
         self.assertEqual(
@@ -47,6 +49,48 @@ class CgroupTest(base.TestCase):
         host = probe_base.Host(cgroup_root=str(self.dir))
         self.assertIsNone(cpu_stat.CpuStatProbe(host).check())
         self.assertIn('cpu', cgroup.controllers(self.dir))
+
+    def can_idle(self):
+        """Return what module and actuator say about idle groups."""
+        found = cgroup.can_idle(self.dir)
+        for way, expected in (('cgroup', found), ('libvirt', False)):
+            conf = types.SimpleNamespace(
+                vhpc_agent=types.SimpleNamespace(
+                    cgroup_root=str(self.dir), window_weights=way
+                )
+            )
+            limits = libvirt_cputune.LibvirtCputuneActuator(conf).limits()
+            self.assertEqual(expected, limits.can_idle)
+        return found
+
+    def test_groups_can_be_idle_on_v2(self):
+        self.put('cgroup.controllers', 'cpuset cpu io\n')
+        self.assertFalse(self.can_idle())
+        self.put('machine.slice/cpu.idle', '0\n')
+        self.assertTrue(self.can_idle())
+
+    def test_groups_can_be_idle_on_v1(self):
+        self.put('cpuset/machine/cpu.idle', '0\n')
+        self.put('cpu,cpuacct/machine/cpu.shares', '1024\n')
+        self.assertFalse(self.can_idle())
+        self.put('cpu,cpuacct/machine/cpu.idle', '0\n')
+        self.assertTrue(self.can_idle())
+
+    def test_groups_cannot_be_idle_without_cgroups(self):
+        self.dir = self.dir / 'absent'
+        self.assertFalse(self.can_idle())
+
+    def test_actuator_looks_again_until_a_group_can_be_idle(self):
+        # On a host without guests there may be no group.
+        conf = types.SimpleNamespace(
+            vhpc_agent=types.SimpleNamespace(
+                cgroup_root=str(self.dir), window_weights='cgroup'
+            )
+        )
+        actuator = libvirt_cputune.LibvirtCputuneActuator(conf)
+        self.assertFalse(actuator.limits().can_idle)
+        self.put('machine.slice/cpu.idle', '0\n')
+        self.assertTrue(actuator.limits().can_idle)
 
     def test_cpu_controller_of_v2_is_found(self):
         self.put('cgroup.controllers', 'cpuset cpu io\n')

@@ -39,7 +39,9 @@ class TestPins(base.BaseTestCase):
         self.guest.written = {}
 
     def write(self, *pins: frozenset[int]) -> guest.Guest:
-        options = types.SimpleNamespace(cgroup_root='/nowhere')
+        options = types.SimpleNamespace(
+            cgroup_root='/nowhere', window_weights='cgroup'
+        )
         conf: Any = types.SimpleNamespace(vhpc_agent=options)
         libvirt_cputune.LibvirtCputuneActuator(conf).write(
             self.guest, model.CpuTune(vcpu_pins=pins), None

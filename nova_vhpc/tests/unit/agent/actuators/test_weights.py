@@ -22,6 +22,7 @@ from oslotest import base
 from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
+from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.external_changes import policy_case
@@ -37,7 +38,12 @@ class GroupDomain(policy_case.Domain):
         self.writes = 0
 
     def schedulerParametersFlags(self, flags: int = 0) -> dict[str, int]:
-        self.values[cputune.SHARES] = int(self.path.read_text())
+        idle = self.path.with_name('cpu.idle')
+        if idle.exists() and idle.read_text().strip() == '1':
+            shares = cgroup_weight.SHARES_OF_IDLE[self.path.name]
+        else:
+            shares = int(self.path.read_text())
+        self.values[cputune.SHARES] = shares
         return super().schedulerParametersFlags(flags)
 
     def setSchedulerParametersFlags(
@@ -71,7 +77,10 @@ class WeightsCase(base.BaseTestCase):
 
     def weights(self, way: str = 'cgroup') -> weights.Weights:
         return weights.Weights(
-            types.SimpleNamespace(window_weights=way), self.host
+            types.SimpleNamespace(
+                window_weights=way, cgroup_root=str(self.path.parent)
+            ),
+            self.host,
         )
 
 
@@ -112,7 +121,8 @@ class TestWeights(WeightsCase):
         self.assert_by_libvirt(self.weights())
 
     def test_libvirt_writes_if_it_reads_another_file(self) -> None:
-        other = self.path.with_name('other')
+        other = self.path.parent / 'other' / 'cpu.weight'
+        other.parent.mkdir()
         other.write_text('500')
         self.host.weight_file.return_value = other
         self.assert_by_libvirt(self.weights())
@@ -142,7 +152,8 @@ class TestWeights(WeightsCase):
         self.assertEqual(2, self.domain.writes)
 
     def test_value_that_was_in_the_file_proves_nothing(self) -> None:
-        other = self.path.with_name('other')
+        other = self.path.parent / 'other' / 'cpu.weight'
+        other.parent.mkdir()
         other.write_text('1024')
         self.host.weight_file.return_value = other
         writing = self.weights()
@@ -159,7 +170,7 @@ class TestWeights(WeightsCase):
             self.assertRaises(
                 libvirt.libvirtError, self.weights().write, self.guest, 20
             )
-        self.assertEqual('1024\n', self.path.read_text())
+        self.assertEqual('1024', self.path.read_text())
         self.assertEqual(1024, self.guest.in_force.shares)
 
     def test_original_reset_by_systemd_may_be_the_agents(self) -> None:
@@ -207,3 +218,77 @@ class TestRestoreByFile(WeightsCase):
         self.host.find.return_value = 0
         weights.restore_by_file(self.guest, self.host)
         self.assertEqual(20, self.guest.in_force.shares)
+
+
+class TestIdle(WeightsCase):
+    """Groups of gangs that are out of turn."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.idle = self.path.with_name('cpu.idle')
+        self.idle.write_text('0\n')
+
+    def test_guest_is_idle_by_its_file_and_not_idle_afterwards(self) -> None:
+        writing = self.weights()
+        writing.write(self.guest, model.IDLE_SHARES)
+        self.assertEqual('1', self.idle.read_text())
+        self.assertEqual(
+            writing.reported(model.IDLE_SHARES), self.guest.in_force.shares
+        )
+        writing.write(self.guest, 40_960)
+        self.assertEqual(
+            ('0', '40960'), (self.idle.read_text(), self.path.read_text())
+        )
+        self.assertEqual(0, self.domain.writes)
+
+    def test_guest_gets_the_least_weight_where_only_libvirt_writes(
+        self,
+    ) -> None:
+        self.weights('libvirt').write(self.guest, model.IDLE_SHARES)
+        self.assertEqual('3', self.path.read_text())
+        self.assertEqual('0\n', self.idle.read_text())
+
+    def test_weight_of_an_idle_guest_is_restored_by_file(self) -> None:
+        self.weights().write(self.guest, model.IDLE_SHARES)
+        # As the kernel shows it.
+        self.path.write_text('0\n')
+        self.guest.event_history.written_shares.add(0)
+        weights.restore_by_file(self.guest, self.host)
+        self.assertEqual(
+            ('0', '1024'), (self.idle.read_text(), self.path.read_text())
+        )
+
+    def end_idle(self, written: weights.written_values.WrittenValues) -> str:
+        self.idle.write_text('1')
+        weights.end_idle('u', 1, written, self.host)
+        return self.idle.read_text()
+
+    def test_idle_ends_if_the_agent_may_have_caused_it(self) -> None:
+        self.host.vcpu_threads.return_value = (78,)
+        shares = frozenset({0, 40_960})
+        self.assertEqual('0', self.end_idle({cputune.SHARES: shares}))
+        # A record that cannot be read.
+        self.assertEqual('0', self.end_idle(None))
+
+    def test_idle_that_somebody_else_set_stays(self) -> None:
+        self.host.vcpu_threads.return_value = (78,)
+        for written in ({}, {cputune.SHARES: frozenset({20})}):
+            self.assertEqual('1', self.end_idle(written))
+
+    def test_guest_without_a_process_or_file_is_left(self) -> None:
+        self.host.vcpu_threads.return_value = ()
+        self.host.weight_file.return_value = None
+        self.assertEqual('1', self.end_idle(None))
+        self.host.find.return_value = 0
+        self.assertEqual('1', self.end_idle(None))
+
+    def test_kernel_that_refuses_is_logged_and_does_not_raise(self) -> None:
+        self.host.vcpu_threads.return_value = (78,)
+        self.idle.write_text('1')
+        refused = PermissionError(13, 'no')
+        with (
+            mock.patch.object(pathlib.Path, 'write_text', side_effect=refused),
+            self.assertLogs(weights.LOG, 'WARNING') as logs,
+        ):
+            weights.end_idle('u', 1, None, self.host)
+        self.assertIn('stays idle', logs.output[0])

@@ -220,3 +220,64 @@ class TestWindowPlayer(PlayerTestCase):
         self.player.play(None)
         self.assertTrue(self.player.stop())
         self.assertEqual([], self.domains.writes)
+
+
+class TestPlaces(tests_base.TestCase):
+    """CPUs of the turns."""
+
+    def setUp(self):
+        super().setUp()
+        self.domains = Domains()
+        self.places = []
+        self.player = window_player.WindowPlayer(
+            self.domains.set_shares, place=self.place
+        )
+        self.addCleanup(self.player.stop)
+
+    def place(self, uuid, cpus):
+        self.places.append((uuid, cpus))
+        return True
+
+    def play(self, wanted):
+        """Play two turns with CPUs until this many places were set."""
+        turns = tuple(
+            model.Turn(
+                5_000,
+                frozenset({name}),
+                {other: 1000 if other == name else 2 for other in 'ab'},
+                cpus={name: cpus},
+            )
+            for name, cpus in (('a', (0, 1)), ('b', (1, 0)))
+        )
+        self.player.play(
+            model.WindowSchedule(turns, dict.fromkeys('ab', 1024))
+        )
+        end_s = time.monotonic() + 30
+        while len(self.places) < wanted and time.monotonic() < end_s:
+            time.sleep(0.005)
+
+    def test_each_vm_is_placed_once_in_its_turn(self):
+        self.play(2)
+        borders = self.player.status().borders
+        end_s = time.monotonic() + 30
+        while (
+            self.player.status().borders < borders + 4
+            and time.monotonic() < end_s
+        ):
+            time.sleep(0.005)
+        self.assertEqual({('a', (0, 1)), ('b', (1, 0))}, set(self.places[:2]))
+        self.assertEqual(2, len(self.places))
+
+    def test_vms_may_run_where_their_pins_allow_at_the_end(self):
+        self.play(2)
+        self.assertTrue(self.player.stop(30))
+        self.assertEqual({('a', ()), ('b', ())}, set(self.places[2:]))
+        self.assertEqual({'a': 1024, 'b': 1024}, self.domains.shares)
+
+    def test_vms_may_run_where_their_pins_allow_without_a_schedule(self):
+        self.play(2)
+        self.player.play(None)
+        end_s = time.monotonic() + 30
+        while len(self.places) < 4 and time.monotonic() < end_s:
+            time.sleep(0.005)
+        self.assertEqual({('a', ()), ('b', ())}, set(self.places[2:]))

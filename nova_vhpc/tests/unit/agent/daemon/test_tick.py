@@ -93,7 +93,7 @@ class TickLoopTest(base.BaseTestCase):
         return tick.TickLoop(
             period_us,
             lambda: (model.Cpu(0),),
-            model.ActuatorLimits(),
+            model.ActuatorLimits,
             self.manager,
             self.decider,
             lambda guest: 'cluster',

@@ -48,7 +48,9 @@ class OverwrittenPinsTest(policy_case.PolicyTestCase):
             dataclasses.replace(self.guest.expected, host_cpus=4)
         )
         self.guest.original = self.guest.expected
-        options = types.SimpleNamespace(cgroup_root='/nowhere')
+        options = types.SimpleNamespace(
+            cgroup_root='/nowhere', window_weights='cgroup'
+        )
         conf: Any = types.SimpleNamespace(vhpc_agent=options)
         libvirt_cputune.LibvirtCputuneActuator(conf).write(
             self.guest, model.CpuTune(vcpu_pins=(only(0), only(1))), None

@@ -12,6 +12,7 @@
 
 """No write without journal, metadata copy and write permission."""
 
+import os
 import pathlib
 import tempfile
 import types
@@ -85,9 +86,10 @@ class WriterCase(base.BaseTestCase):
         self.addCleanup(self.executor.close)
         self.connection = Link()
         self.enqueued: list[str] = []
-        conf = types.SimpleNamespace(
-            vhpc_agent=types.SimpleNamespace(cgroup_root='/sys/fs/cgroup')
+        options = types.SimpleNamespace(
+            cgroup_root='/sys/fs/cgroup', window_weights='cgroup'
         )
+        conf = types.SimpleNamespace(vhpc_agent=options)
         processes = qemu_process.Processes('/nowhere', '/nowhere')
         self.writer = writer.Writer(
             context.HostContext(
@@ -100,7 +102,7 @@ class WriterCase(base.BaseTestCase):
             ),
             [libvirt_cputune.LibvirtCputuneActuator(conf)],
             weights.Weights(
-                types.SimpleNamespace(window_weights='cgroup'),
+                options,
                 processes,
             ),
             misdirected_writes.MisdirectedWrites(self.connection, processes),
@@ -303,3 +305,63 @@ class WriterTest(WriterCase):
         self.writer.write(self.guest, model.CpuTune(shares=7))
         self.assertTrue(self.executor.drain(60.0))
         self.assertEqual([{7}], known)
+
+
+class PlaceTest(WriterCase):
+    """Gang windows place the vCPUs by the affinity of their threads."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.guest.tids = (77, 78)
+        self.guest.journalled = True
+        self.affinity: dict[int, set[int]] = {}
+        patch = mock.patch.object(
+            os, 'sched_setaffinity', self.affinity.__setitem__
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_each_vcpu_runs_on_its_cpu(self) -> None:
+        self.assertTrue(self.writer.place('u', (1, 0)))
+        self.assertEqual({77: {1}, 78: {0}}, self.affinity)
+
+    def test_vcpus_without_cpus_run_where_their_pins_allow(self) -> None:
+        self.assertTrue(self.writer.place('u', ()))
+        pins = self.guest.expected.vcpupins
+        self.assertEqual({77: pins[0], 78: pins[1]}, self.affinity)
+
+    def test_libvirt_is_not_called(self) -> None:
+        with mock.patch.object(self.domain, 'pinVcpuFlags') as pin:
+            self.writer.place('u', (1, 0))
+        pin.assert_not_called()
+
+    def assert_not_placed(self) -> None:
+        self.assertFalse(self.writer.place('u', (1, 0)))
+        self.assertFalse(self.writer.place('u', ()))
+        self.assertEqual({}, self.affinity)
+
+    def test_guest_without_a_journal_record_is_not_placed(self) -> None:
+        # A killed agent would leave it placed, and the next not know it.
+        self.guest.journalled = False
+        self.assert_not_placed()
+
+    def test_guest_that_is_held_is_not_placed(self) -> None:
+        self.guest.holds.add(Hold.LEAVING)
+        self.assert_not_placed()
+
+    def test_nothing_is_placed_while_the_agent_ends(self) -> None:
+        self.permission.ending.set()
+        self.assert_not_placed()
+
+    def test_nothing_is_placed_while_paused(self) -> None:
+        self.permission.paused = True
+        self.assert_not_placed()
+
+    def test_guest_that_is_gone_is_not_placed(self) -> None:
+        self.assertFalse(self.writer.place('other', (1, 0)))
+        self.assertEqual({}, self.affinity)
+
+    def test_guest_with_other_vcpus_now_is_not_placed(self) -> None:
+        self.guest.tids = (77, 78, 79)
+        self.assertFalse(self.writer.place('u', (1, 0)))
+        self.assertEqual({}, self.affinity)
