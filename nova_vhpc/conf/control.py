@@ -202,9 +202,10 @@ OPTS: list[Any] = [
         'gang_min_window_us',
         5_000,
         1_000_000,
-        'Least length of a pause between gang windows, in microseconds. In '
-        'pauses the VMs outside of gangs run. Lower it if they must run more '
-        'often; with HZ=250 the kernel divides time in steps of 4000.',
+        'Least length of the shortest gang window or pause of a rotation, in '
+        'microseconds. In pauses the VMs outside of gangs run. Lower it, for '
+        'example to 10000, if they must run more often; with HZ=250 the '
+        'kernel divides time in steps of 4000.',
     ),
     _integer(
         'gang_favour',
@@ -214,6 +215,17 @@ OPTS: list[Any] = [
         'other VMs in its window. Lower it, for example to 5, if VMs outside '
         'of gangs respond too slowly; raise it if siblings do not run '
         'together.',
+    ),
+    _decimal(
+        'harm_limit',
+        0.01,
+        0.5,
+        'Part of the CPU time that the kernel alone would give a server, '
+        'opted in or not, that gang windows may cost it. Where windows cost '
+        'a server more for some seconds, they are switched off for a while. '
+        'Lower it, for example to 0.03, if neighbours must not notice '
+        'anything; raise it, for example to 0.1, if parallel programs gain '
+        'too little on hosts that are shared with busy servers.',
     ),
     _decimal(
         'io_floor_events',
@@ -304,8 +316,8 @@ OPTS: list[Any] = [
         1,
         1_000_000,
         'Number of control periods for which CPUs must be unevenly loaded '
-        'before a VM is moved between them, and for which a busy parallel VM '
-        'must be outside of gang windows before it is unpinned. Raise it, for '
+        'before a VM is moved between them, and for which busy servers must '
+        'leave more room to gang windows before these use it. Raise it, for '
         'example to 600, if VMs or the programs in them often start and end.',
     ),
 ]

@@ -63,10 +63,12 @@ class ControlConfig:
 
     :ivar gang_window_us: length of a gang's window if borders cost little.
     :ivar gang_max_window_us: greatest length of a window if they cost more.
-    :ivar gang_min_window_us: least length of a pause, in which VMs outside of
-        gangs run.
+    :ivar gang_min_window_us: least length of the shortest window or pause of
+        a rotation. In pauses, VMs outside of gangs run.
     :ivar gang_favour: weight of a favoured VM, as a multiple of that of the
         heaviest VM.
+    :ivar harm_limit: part of the CPU time that stock Linux would give a VM,
+        opted in or not, that gang windows may cost it.
 
     I/O-perception paper, section III:
 
@@ -91,8 +93,8 @@ class ControlConfig:
         before the I/O pool shrinks, and for which the pool must be empty
         before its CPUs are lent out.
     :ivar rebalance_periods: number of periods for which CPUs must be unevenly
-        loaded before a VM is moved among them, and for which a parallel VM
-        must take part in no gang windows before it is unpinned.
+        loaded before a VM is moved among them, and for which intermittent
+        VMs must leave more weight to gangs before these use it.
     """
 
     default_slice_us: int = model.DEFAULT_SLICE_US
@@ -113,6 +115,7 @@ class ControlConfig:
     gang_max_window_us: int = 200_000
     gang_min_window_us: int = 20_000
     gang_favour: int = 40
+    harm_limit: float = 0.05
     sample_us: int = 100_000
     io_floor_events: float = 50.0
     otsu_history: int = 200

@@ -99,7 +99,7 @@ class Controller:
                 view,
                 effective,
                 self._last_slices.clear_cpus,
-                self._last_slices.loose,
+                self._loose(view),
                 self._last_slices.idle,
             ),
             diagnostics,
@@ -117,7 +117,18 @@ class Controller:
             clusters=self._clusters(view, sliced),
             ignored=tuple(diagnostics),
             pools=pinned.pools,
+            cpu_shares=sliced.cpu_shares,
         )
+
+    def _loose(self, view: model.HostView) -> frozenset[str]:
+        """Return the VMs that should not be pinned."""
+        if getattr(self._slice_policy, 'places_vcpus', False):
+            return frozenset(
+                vm.uuid
+                for vm in view.vms
+                if vm.workload == model.Workload.PARALLEL
+            )
+        return self._last_slices.loose
 
     def _pin(
         self,

@@ -37,6 +37,9 @@ DEFAULT_SHARES_V1 = 1024
 DEFAULT_SHARES_V2 = 100
 """The same with cgroup v2."""
 
+IDLE_SHARES = -1
+"""In a :class:`Turn`: make the control group of the VM idle (``cpu.idle``)."""
+
 
 class Workload(enum.StrEnum):
     """Which time slice policy applies to a VM (``vhpc:workload``)."""
@@ -148,6 +151,8 @@ class ActuatorLimits:
         v2).
     :ivar thread_slices: whether an actuator also gives a slice to each vCPU's
         thread, for which a VM needs no quota.
+    :ivar can_idle: whether the actuator takes :data:`IDLE_SHARES`.
+    :ivar can_place: whether vCPUs can be placed for a window (``Turn.cpus``).
     """
 
     min_period_us: int = 1_000
@@ -158,6 +163,8 @@ class ActuatorLimits:
     min_shares: int = 2
     max_shares: int = 10_000
     thread_slices: bool = False
+    can_idle: bool = False
+    can_place: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -236,6 +243,8 @@ class HostView:
     :ivar others: running unmanaged VMs of the host.
     :ivar window_late_us: mean time from a gang window's border until its
         weights are in force; 0 if unknown.
+    :ivar outside_cpus: CPUs that something else than VMs uses, mean over about
+        a second; 0.0 if unknown.
     """
 
     tick: int
@@ -248,6 +257,7 @@ class HostView:
     peers: Mapping[str, PeerView] = dataclasses.field(default_factory=dict)
     others: tuple[OtherVm, ...] = ()
     window_late_us: float = 0.0
+    outside_cpus: float = 0.0
 
 
 class VmPlan(NamedTuple):
@@ -282,12 +292,19 @@ class Turn:
 
     :ivar width_us: length of the window.
     :ivar favoured: uuids of the VMs whose vCPUs are to run together.
-    :ivar shares: ``cpu_shares`` of every VM of the schedule, by uuid.
+    :ivar shares: ``cpu_shares`` of every VM of the schedule, by uuid, or
+        :data:`IDLE_SHARES`.
+    :ivar cpus: by uuid, the CPU of each vCPU in this window; an empty tuple
+        for all CPUs that the VM's pins allow. The vCPUs of a VM that is
+        missing stay where they are.
     """
 
     width_us: int
     favoured: frozenset[str]
     shares: Mapping[str, int]
+    cpus: Mapping[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -368,6 +385,21 @@ class Pools:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Shares:
+    """How the CPU time that VMs received compares with their entitlement.
+
+    :ivar received: CPU time received, as a part of what stock Linux would
+        give, of each VM of a host with gangs, by uuid; mean over some seconds.
+    :ivar missing: the largest part that windows cost any VM, 0.0 to 1.0.
+    :ivar played: part of the time in which windows are played, 0.0 to 1.0.
+    """
+
+    received: Mapping[str, float]
+    missing: float
+    played: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
     """Input that was not used, or a setting that was not made, and why.
 
@@ -387,6 +419,8 @@ class Plan:
     :ivar clusters: what to tell other hosts, by cluster id.
     :ivar ignored: what the controller could not use or do, and why.
     :ivar pools: the host's pools; None if there are none.
+    :ivar cpu_shares: what VMs received of their entitlement; None if that is
+        not measured, as without gangs.
     """
 
     vms: Mapping[str, VmPlan]
@@ -396,3 +430,4 @@ class Plan:
     )
     ignored: tuple[Diagnostic, ...] = ()
     pools: Pools | None = None
+    cpu_shares: Shares | None = None

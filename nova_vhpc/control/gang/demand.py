@@ -163,13 +163,13 @@ class DemandTracker:
         self._vms = current
 
     def is_spinning(self, uuid: str) -> bool:
-        """Return whether all vCPUs of a VM want to run all of the time.
-
-        True if the host cannot measure it: the flavor says that the VM runs a
-        parallel program.
-        """
+        """Return whether all vCPUs of a VM want to run all of the time."""
         state = self._vms[uuid]
-        return state.unmeasured or bool(state.spinning)
+        return not state.unmeasured and bool(state.spinning)
+
+    def is_unmeasured(self, uuid: str) -> bool:
+        """Return whether the host could not measure a VM."""
+        return self._vms[uuid].unmeasured
 
     def cpus(self, uuid: str) -> float:
         """Return how many CPUs a VM would use if nothing else ran.
@@ -189,6 +189,14 @@ class DemandTracker:
                 if vcpu.elapsed_us > 0
             )
         return state.cpus
+
+    def used_cpus(self, uuid: str) -> float:
+        """Return how many CPUs a VM used, mean over :data:`MEMORY_US`."""
+        return sum(
+            vcpu.run_us / vcpu.elapsed_us
+            for vcpu in self._vms[uuid].vcpus
+            if vcpu.elapsed_us > 0
+        )
 
     def is_cpu_bound(self, uuid: str) -> bool:
         """Return whether any vCPU of a VM is CPU-bound."""

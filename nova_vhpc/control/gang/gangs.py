@@ -9,92 +9,98 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-
-"""Which VMs form gangs, and on which CPUs."""
+"""Which parallel VMs form gangs."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from nova_vhpc.control.gang import schedule
-from nova_vhpc.control.pinning import base as pinning_base
+from nova_vhpc.control.gang import matrix
 
 
-class Candidate(NamedTuple):
-    """A spinning, pinned VM: all that the choice of gangs depends on.
+class Member(NamedTuple):
+    """A VM of a gang.
 
-    :ivar weight: its own ``cpu_shares``.
+    :ivar cpus: host CPUs that it may use.
     """
 
     uuid: str
-    cluster: str | None
     vcpus: int
-    weight: int
-    pins: pinning_base.Pins
+    cpus: frozenset[int]
 
 
-# Not compared field by field: a set that was made anew counts as another one.
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class GangSet:
-    """All gangs of a host.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gang:
+    """VMs whose vCPUs are to run at the same time, each on a CPU of its own.
 
-    :ivar members: uuids of the VMs of all gangs.
-    :ivar cpus: host CPUs of all gangs.
-    :ivar member_cpus: host CPUs of each member, by uuid.
-    :ivar member_weights: own ``cpu_shares`` of each member, by uuid.
+    :ivar key: the same on all hosts: the cluster's id, or the VM's uuid.
     """
 
-    gangs: list[schedule.Gang]
-    members: frozenset[str]
-    cpus: frozenset[int]
-    member_cpus: Mapping[str, frozenset[int]]
-    member_weights: Mapping[str, int]
+    key: str
+    members: tuple[Member, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of CPUs that the gang needs."""
+        return sum(member.vcpus for member in self.members)
+
+    def demand(self, fair_cpus: Mapping[str, float]) -> matrix.Demand:
+        """Return what the gang is entitled to.
+
+        :param fair_cpus: CPUs that each VM is entitled to, by uuid. The
+            member that is entitled to least decides.
+        """
+        part = min(
+            fair_cpus.get(member.uuid, 0.0) / member.vcpus
+            for member in self.members
+        )
+        return matrix.Demand(self.key, self.width, min(1.0, part))
 
 
-def form(candidates: Sequence[Candidate]) -> GangSet:
-    """Form gangs.
+class Candidate(NamedTuple):
+    """A spinning VM.
 
-    The members of a cluster are one gang if they fit side by side, else each
-    of them is a gang. A gang of one vCPU has no sibling to run together with:
-    it is left out.
+    :ivar cluster: id of its virtual cluster; None for none.
+    :ivar spans_vms: whether its program's processes in other VMs of the
+        cluster wait for those in this one, as with MPI.
+    """
+
+    cluster: str | None
+    spans_vms: bool
+    member: Member
+
+
+def form(candidates: Iterable[Candidate]) -> list[Gang]:
+    """Form gangs, in order of their keys.
+
+    The members of a cluster are one gang if they fit side by side. Otherwise
+    each of them is a gang if its program stays within the VM. A program that
+    spans them gains nothing by windows of one VM after the other: it waits for
+    the whole rotation at each barrier, where the kernel's own short slices
+    bring all of its processes to the barrier sooner. Left out, too, are a gang
+    of one vCPU, which has no sibling to run together with, and a VM with more
+    vCPUs than CPUs.
     """
     clusters: dict[str, list[Candidate]] = {}
     for one in candidates:
-        clusters.setdefault(one.cluster or one.uuid, []).append(one)
-    gangs: list[schedule.Gang] = []
-    for key, members in clusters.items():
-        cpu_sets = [_cpus(one.pins) for one in members]
-        joined = frozenset().union(*cpu_sets)
-        if sum(map(len, cpu_sets)) == len(joined):
-            gangs.append(_gang(key, members, joined))
-            continue
-        gangs.extend(
-            _gang(f'{key}/{one.uuid}', [one], cpus)
-            for one, cpus in zip(members, cpu_sets, strict=True)
-        )
-    gangs = [gang for gang in gangs if len(gang.cpus) > 1]
-    uuids = frozenset().union(*(gang.members for gang in gangs))
-    by_uuid = {one.uuid: one for one in candidates if one.uuid in uuids}
-    return GangSet(
-        gangs,
-        uuids,
-        frozenset().union(*(gang.cpus for gang in gangs)),
-        {uuid: _cpus(by_uuid[uuid].pins) for uuid in sorted(uuids)},
-        {uuid: one.weight for uuid, one in by_uuid.items()},
+        key = one.cluster or one.member.uuid
+        clusters.setdefault(key, []).append(one)
+    gangs: list[Gang] = []
+    for key, cluster in clusters.items():
+        members = tuple(one.member for one in cluster)
+        cpus = frozenset().union(*(member.cpus for member in members))
+        if sum(member.vcpus for member in members) <= len(cpus):
+            gangs.append(Gang(key, members))
+        elif not any(one.spans_vms for one in cluster):
+            gangs += [
+                Gang(f'{key}/{member.uuid}', (member,)) for member in members
+            ]
+    return sorted(
+        (
+            gang
+            for gang in gangs
+            if gang.width > 1
+            and all(one.vcpus <= len(one.cpus) for one in gang.members)
+        ),
+        key=lambda gang: gang.key,
     )
-
-
-def _gang(
-    key: str, members: list[Candidate], cpus: frozenset[int]
-) -> schedule.Gang:
-    weights = [one.weight / one.vcpus for one in members]
-    return schedule.Gang(
-        key=key,
-        members=frozenset(one.uuid for one in members),
-        cpus=cpus,
-        weight=sum(weights) / len(weights),
-    )
-
-
-def _cpus(pins: pinning_base.Pins) -> frozenset[int]:
-    return frozenset().union(*pins)

@@ -9,17 +9,17 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-
 """``gang``: windows in which the vCPUs of one parallel VM run together.
 
 Linux runs the vCPUs of one VM at different times, so that a vCPU spins for a
 sibling that is not running. Shorter time slices do not help; running the vCPUs
-at the same time does. In every window one gang is favoured: it weighs nearly
-everything and the other gangs on its CPUs next to nothing. This is gang
-scheduling in user space, work-conserving, with libvirt's ``cpu_shares`` alone.
-The window is the time slice that the ATC paper adapts. Here a shorter one
-costs more than it gives, so it is as short as the cost of its borders allows
-(:mod:`nova_vhpc.control.gang.window_width`).
+at the same time does. This is gang scheduling in user space: a rotation of
+*windows*, in each of which some gangs are *favoured*. Each vCPU of a favoured
+gang has a CPU of its own and weighs nearly everything there; gangs that are
+out of turn are idle (``cpu.idle``), so that they run only where nothing else
+wants to. The window is the time slice that the ATC paper adapts. Here a
+shorter one costs more than it gives, so it is as short as the cost of its
+borders allows (:mod:`nova_vhpc.control.gang.window_width`).
 
 Words of this package:
 
@@ -35,20 +35,13 @@ intermittent VM
 own weight
     ``cpu_shares`` of a VM as they are without windows.
 
-VMs that are in no gang are never written. How their part is kept depends on
-how many of them are CPU-bound (:mod:`nova_vhpc.control.gang.weights`):
-
-* Many: gangs pause for so long that each CPU-bound VM has what the kernel's
-  fair division would give it, and outweigh them in windows.
-* So few that most gangs have none of them on their CPUs: there are no pauses.
-  The favoured gang weighs so little that CPU-bound VMs get in its window what
-  is fair.
-* None: on each CPU the favoured gang weighs what all gangs there weigh
-  together, so that a VM that wakes up is served as without windows.
+Gangs are packed into windows so that each has its entitlement
+(:mod:`nova_vhpc.control.gang.matrix`), and what every CPU-bound VM really
+received corrects that (:mod:`nova_vhpc.control.gang.feedback`). VMs that are
+in no gang are never written.
 """
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import fair_share, memo, model
@@ -56,10 +49,10 @@ from nova_vhpc.control.gang import (
     competitors,
     demand,
     entitlement,
+    feedback,
     gangs,
-    reserved_cpus,
-    schedule,
-    unpinned,
+    matrix,
+    placement,
     weights,
     window_width,
 )
@@ -69,44 +62,53 @@ from nova_vhpc.control.slices import base
 # Looking up a member of an enum takes long, for each VM in each tick.
 _LATENCY, _PARALLEL = model.Workload.LATENCY, model.Workload.PARALLEL
 
-MIN_PAUSE_PART = 0.08
-"""A smaller part of the time is no pause. VMs that want less are served within
-windows: they sleep, and the kernel prefers a task that wakes up."""
+SMALL_CHANGE = 0.02
+"""A smaller change of a part of the time changes nothing: else each small
+change of demand would make a new schedule."""
 
-STEPS = 32
-"""The part of pauses is rounded to 1/32. Hosts of a cluster then agree, and
-small changes of demand do not make a new schedule in every tick."""
+SMALL_CORRECTION = 0.004
+HELD_PERIODS = 15
+"""Smaller corrections of a window's part are left, and others are made after
+this many control periods only: each new schedule disturbs the rotation."""
 
-MIN_CHANGE = 0.75 / STEPS
-"""A smaller change of the part of pauses changes nothing."""
+UNNOTICED = 0.1
+UNNOTICED_CPUS = 0.03
+LASTING_US = 15_000_000
+"""VMs that sleep may use this part, or so many CPUs, more than before windows
+were played. If they use more for so long, the host is watched again."""
+
+DOMINANT = 3.0
+"""Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
+Beside VMs that are busy and must be served when they wake up, gangs can't."""
+
+SIDE_PERIODS = 30
+"""Control periods after which gangs change CPUs: something on a CPU that takes
+from one gang then takes from all."""
 
 OUT_OF_TURN = 50
-"""A VM that is not favoured has its own weight, or its weight in its window if
-that is less, divided by this: little enough, and still more than nothing if
-the window player should be late."""
+"""Where groups cannot be idle, a VM that is not favoured has its own weight,
+or its weight in its window if that is less, divided by this."""
 
+MAX_CYCLE_US = 1_200_000
+"""Longest rotation: VMs must have their part of any two seconds."""
 
-class _Division(NamedTuple):
-    """How CPU time is divided between gangs and all other VMs.
+_NO_PLACE = base.VmSlice(
+    reason='no windows: it finds no place beside the other VMs'
+)
+_UNMEASURED = base.VmSlice(
+    reason='no windows: its CPU time cannot be measured'
+)
 
-    :ivar pause_part: part of the time in which no gang is favoured.
-    :ivar contested_cpus: CPUs on which gangs must leave CPU-bound VMs
-        something.
-    :ivar window_shares: ``cpu_shares`` of each member in its window, by uuid.
-    """
-
-    pause_part: float
-    contested_cpus: frozenset[int]
-    window_shares: Mapping[str, int]
+BUSY_SERVERS = base.VmSlice(
+    reason='no windows: they would delay VMs that are busy and sleep at times'
+)
 
 
 class GangPolicy:
-    """Favours one gang after the other on each CPU.
-
-    :ivar reserved_cpus: CPUs that gangs must not use.
-    """
+    """Favours one set of gangs after the other."""
 
     uses_io = False
+    places_vcpus = True
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take window lengths and bounds from the configuration."""
@@ -116,294 +118,403 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._usable_cpus = usable_cpus.UsableCpus()
-        self.reserved_cpus = reserved_cpus.ReservedCpus(
-            config.rebalance_periods
-        )
-        self._non_participants = unpinned.NonParticipants(
-            config.rebalance_periods
-        )
-        self._wakeup_headroom = weights.WakeupHeadroom(
-            config.rebalance_periods
-        )
-        self._pause_part = 0.0
-        self._bounds: weights.Bounds | None = None
-        # Gangs and demand seldom change. Measured with nova-vhpc-bench
-        # controller, 100 VMs as shipped, 0.90 ms per decision: without these
-        # it takes 0.30, 0.12, 0.23 and 0.09 ms more.
-        self._gang_set = memo.LastCall(gangs.form)
-        self._neutral_weights = memo.LastCall(weights.neutral)
-        self._timeline = memo.LastCall(self._make_timeline)
-        self._decision = memo.LastCall(_make_decision)
+        self._headroom = weights.WakeupHeadroom(config.rebalance_periods)
+        self._placer = placement.Placer()
+        self.feedback = feedback.Feedback(config.harm_limit)
+        # Gangs and demand seldom change.
+        self._gangs = memo.LastCall(gangs.form)
+        self._rotation = memo.LastCall(matrix.rotation)
+        self._schedule = memo.LastCall(self._make_schedule)
+        self._placed = memo.LastCall(self._placer.place)
+        self._demands: tuple[matrix.Demand, ...] = ()
+        self._slots: tuple[matrix.Slot, ...] = ()
+        self._held_periods = 0
+        self._stock_cpus: dict[str, float] = {}
+        self._excess_us = 0.0
+        self._periods = 0
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
         """Choose the windows of the next control period.
 
         No windows where nothing spins or nothing shares CPUs.
         """
+        self._periods += 1
         self._usable_cpus.update(context.view.cpus)
         view = competitors.without_foreign_vcpus(
             context.view, self._usable_cpus
         )
+        vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
+        self._demand_tracker.advance(vms)
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
-        self._demand_tracker.advance([*view.vms, *view.others])
-        if view.limits.max_shares < max(1, view.limits.min_shares):
-            # Windows are played by shares, and this actuator sets none.
+        limits = view.limits
+        if (
+            limits.max_shares < max(1, limits.min_shares)
+            or not limits.can_place
+        ):
+            # Windows are played by shares and CPUs; this actuator can't.
             return base.SliceDecision()
+        # What windows cost such a VM would not be known.
+        unmeasured = {
+            vm.uuid: _UNMEASURED
+            for vm in parallel
+            if self._demand_tracker.is_unmeasured(vm.uuid)
+        }
         is_spinning = self._demand_tracker.is_spinning
-        spinning = [vm for vm in parallel if is_spinning(vm.uuid)]
-        self._non_participants.advance(
-            parallel, spinning, self._demand_tracker.cpus
-        )
-        pinned = [
-            vm
-            for vm in spinning
-            if vm.uuid not in context.in_io_pool and vm.uuid in context.pins
-        ]
-        own_weights = fair_share.own_weights(view) if pinned else {}
-        gang_set = self._gang_set(
+        gang_list = self._gangs(
             [
                 gangs.Candidate(
-                    vm.uuid,
                     vm.cluster,
-                    vm.vcpus,
-                    own_weights[vm.uuid],
-                    context.pins[vm.uuid],
+                    vm.paradigm != model.Paradigm.OPENMP,
+                    gangs.Member(vm.uuid, vm.vcpus, self._usable_cpus.of(vm)),
                 )
-                for vm in pinned
+                for vm in parallel
+                if vm.repin
+                and vm.uuid not in context.in_io_pool
+                and is_spinning(vm.uuid)
             ]
         )
-        competition = self._competition(
-            view, context.pins, gang_set, own_weights
+        if not gang_list:
+            self.feedback.advance(view.period_us, {}, {}, frozenset())
+            return base.SliceDecision(vms=unmeasured)
+        own_weights = fair_share.own_weights(view)
+        fair = entitlement.fair_cpus(
+            vms,
+            own_weights,
+            self._usable_cpus.all_cpus,
+            self._demanded_cpus(vms, view.period_us),
+            view.outside_cpus,
         )
-        cpu_bound_vms = entitlement.cpu_bound_vms(
-            view, competition, self._demand_tracker
-        )
-        if self.reserved_cpus.is_due():
-            self.reserved_cpus.evaluate(
-                reserved_cpus.reservation_demand(
-                    view,
-                    competition,
-                    self._demand_tracker,
-                    cpu_bound_vms,
-                    pinned,
-                    context.pins,
-                    self.reserved_cpus.cpus,
-                )
-            )
-        division = self._divide(view, gang_set, competition, cpu_bound_vms)
-        timeline = self._timeline(
-            gang_set.gangs,
-            self._window_width.advance(view.window_late_us),
-            division.pause_part,
-            division.contested_cpus,
-        )
-        playing = frozenset().union(*(window.favoured for window in timeline))
-        if not playing:
-            return base.SliceDecision(
-                clear_cpus=self.reserved_cpus.cpus,
-                loose=self._non_participants.unpinned,
-                idle=self._non_participants.idle,
-            )
-        return self._decision(
-            timeline,
-            division.window_shares,
-            {
-                vm.uuid: own_weights[vm.uuid]
-                for vm in view.vms
-                if vm.uuid in playing
-            },
-            view.limits,
-            self._window_width.width_us,
-            self.reserved_cpus.cpus,
-            self._non_participants.unpinned,
-            self._non_participants.idle,
-        )
-
-    def _make_timeline(
-        self,
-        gangs: list[schedule.Gang],
-        window_us: int,
-        pause_part: float,
-        contested_cpus: frozenset[int],
-    ) -> schedule.Timeline:
-        """Return one rotation of all gangs.
-
-        :param window_us: length of a gang's window, in microseconds.
-        :param contested_cpus: CPUs on which gangs must leave CPU-bound VMs
-            something. There a gang that shares its CPUs with no other gang has
-            a window, too.
-        """
-        rotations: list[schedule.Timeline] = []
-        for island in schedule.islands(gangs):
-            contested = any(
-                not contested_cpus.isdisjoint(gang.cpus) for gang in island
-            )
-            rotations.append(
-                schedule.rotation(
-                    island,
-                    window_us,
-                    pause_part if contested else 0.0,
-                    self._config.gang_min_window_us,
-                    single_gang_window=contested,
-                )
-            )
-        return schedule.merge(rotations)
-
-    def _competition(
-        self,
-        view: model.HostView,
-        pins_of: Mapping[str, tuple[frozenset[int], ...]],
-        gang_set: gangs.GangSet,
-        own_weights: Mapping[str, int],
-    ) -> competitors.Competition:
-        """Return the gangs and the CPU-bound VMs that compete with them."""
-        if not gang_set.gangs:
-            return competitors.Competition()
-        outside: list[model.VmView | model.OtherVm] = [
-            vm
-            for vm in view.vms
-            # A VM whose answers are urgent does not count as CPU-bound.
-            if vm.workload != _LATENCY and vm.uuid not in gang_set.members
-        ]
-        outside += view.others
+        urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
+        rotation = self._rotate(gang_list, vms, fair, own_weights)
+        members = {
+            member.uuid: member
+            for gang in gang_list
+            if gang.key not in rotation.excluded
+            for member in gang.members
+        }
         is_cpu_bound = self._demand_tracker.is_cpu_bound
-        cpu_bound = {vm.uuid: vm for vm in outside if is_cpu_bound(vm.uuid)}
-        host_cpus = self._usable_cpus.all_cpus
-        return competitors.Competition(
-            gang_set.members,
-            frozenset(cpu_bound),
-            gang_set.cpus,
-            gang_set.member_cpus,
-            sum(len(gang.cpus) for gang in gang_set.gangs)
-            / len(gang_set.gangs),
-            own_weights,
-            host_cpus,
-            {
-                uuid: pins
-                for uuid, vm in cpu_bound.items()
-                if (
-                    pins := pins_of.get(uuid)
-                    or competitors.bound_pins(vm, host_cpus)
-                )
-            },
+        cpu_bound = [
+            vm
+            for vm in vms
+            if vm.uuid not in members
+            # A VM whose answers are urgent does not count as CPU-bound.
+            and vm.uuid not in urgent
+            and is_cpu_bound(vm.uuid)
+        ]
+        self._measure(
+            vms,
+            fair,
+            members,
+            {vm.uuid for vm in cpu_bound},
+            view.period_us,
         )
-
-    def _divide(
-        self,
-        view: model.HostView,
-        gang_set: gangs.GangSet,
-        competition: competitors.Competition,
-        cpu_bound_vms: Collection[entitlement.CpuBoundVm],
-    ) -> _Division:
-        """Divide CPU time between gangs and CPU-bound VMs.
-
-        Intermittent VMs are served within windows.
-        """
-        entitled = entitlement.entitlement(competition, cpu_bound_vms)
-        if not entitled.shortfalls:
-            return self._without_pauses(view, gang_set)
-        if entitled.meets_few_gangs(competition):
-            bounds = weights.bounds(
-                view, competition, self._demand_tracker, entitled
+        without = unmeasured | self._without_windows(
+            members, rotation, gang_list
+        )
+        if not self.feedback.playing or not members:
+            return base.SliceDecision(
+                vms=without, cpu_shares=self.feedback.shares()
             )
-            if (
-                self._bounds is None
-                or bounds.difference(self._bounds) > MIN_CHANGE
-            ):
-                self._bounds = bounds
-            return _Division(
-                0.0,
-                competition.contested_cpus(),
-                weights.bounded(view, competition, self._bounds),
+        if not cpu_bound and (
+            len(rotation.slots) == 1 or len(rotation.served) == 1
+        ):
+            # Gangs share their CPUs with nobody who never sleeps.
+            return base.SliceDecision(
+                vms=without, cpu_shares=self.feedback.shares()
             )
-        window_shares = weights.dominant(
-            view,
-            competition,
-            self._wakeup_headroom.advance(
+        slots = self._lengths(rotation, gang_list)
+        bound = [
+            vm.vcpu_pins if isinstance(vm, model.OtherVm) else None
+            for vm in cpu_bound
+        ]
+        placements = self._placements(
+            slots, {gang.key: gang for gang in gang_list}, view.cpus, bound
+        )
+        # A VM without a window would be idle in all of them.
+        placed = frozenset[str]().union(*placements)
+        without |= dict.fromkeys(members.keys() - placed, _NO_PLACE)
+        members = {uuid: members[uuid] for uuid in members if uuid in placed}
+        if not members:
+            return base.SliceDecision(
+                vms=without, cpu_shares=self.feedback.shares()
+            )
+        if cpu_bound:
+            headroom = self._headroom.advance(
                 weights.wakeup_headroom(
-                    view, competition, self._demand_tracker
+                    own_weights.keys()
+                    - members.keys()
+                    - {vm.uuid for vm in cpu_bound},
+                    own_weights,
+                    self._demand_tracker,
+                    limits,
                 )
-            ),
-            self._config.gang_favour,
-        )
-        pause_part = entitled.pause_part(
-            weights.weights_in_windows(competition, window_shares),
-            sum(competition.weights[uuid] for uuid in competition.members)
-            / OUT_OF_TURN
-            / len(competition.gang_cpus),
-        )
-        self._pause_part = _steady(
-            self._pause_part,
-            pause_part if pause_part >= MIN_PAUSE_PART else 0.0,
-        )
-        if self._pause_part <= 0:
-            return self._without_pauses(view, gang_set)
-        return _Division(
-            min(self._pause_part, 1 - 1 / STEPS),
-            competition.contested_cpus(),
+            )
+            if headroom < DOMINANT * max(
+                own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
+            ):
+                return base.SliceDecision(
+                    vms=without | dict.fromkeys(members, BUSY_SERVERS),
+                    cpu_shares=self.feedback.shares(),
+                )
+            window_shares = weights.dominant(
+                members.values(),
+                own_weights,
+                headroom,
+                self._config.gang_favour,
+                limits,
+            )
+        else:
+            window_shares = weights.neutral(
+                members.values(), own_weights, len(view.cpus), limits
+            )
+        width_us = self._window_width.advance(view.window_late_us)
+        windows = self._schedule(
+            tuple(slot.part for slot in slots),
+            placements,
             window_shares,
+            {uuid: own_weights[uuid] for uuid in members},
+            limits,
+            width_us,
+        )
+        playing = base.VmSlice(width_us, 'gang window', by_windows=True)
+        return base.SliceDecision(
+            vms=without | dict.fromkeys(members, playing),
+            windows=windows,
+            cpu_shares=self.feedback.shares(),
         )
 
-    def _without_pauses(
-        self, view: model.HostView, gang_set: gangs.GangSet
-    ) -> _Division:
-        return _Division(
-            0.0, frozenset(), self._neutral_weights(gang_set, view.limits)
+    def _demanded_cpus(
+        self, vms: Iterable[model.VmView | model.OtherVm], elapsed_us: float
+    ) -> dict[str, float]:
+        """Return the CPUs that each VM would use if nothing else ran.
+
+        A VM that sleeps uses more if windows serve it better than the kernel
+        does; that counts as its demand only after it was seen without windows.
+        """
+        demanded: dict[str, float] = {}
+        kept: dict[str, float] = {}
+        excess = 0.0
+        for vm in vms:
+            now = self._demand_tracker.cpus(vm.uuid)
+            before = self._stock_cpus.get(vm.uuid)
+            if before is None or not self.feedback.playing:
+                before = now
+            kept[vm.uuid] = before
+            if not self._demand_tracker.is_cpu_bound(vm.uuid):
+                most = before + max(UNNOTICED_CPUS, UNNOTICED * before)
+                excess += max(0.0, now - most)
+                now = min(now, most)
+            demanded[vm.uuid] = now
+        self._stock_cpus = kept
+        if excess <= UNNOTICED * len(self._usable_cpus.all_cpus):
+            self._excess_us = 0.0
+        elif self.feedback.playing:
+            self._excess_us += elapsed_us
+            if self._excess_us >= LASTING_US:
+                self._excess_us = 0.0
+                self.feedback.watch_again()
+        return demanded
+
+    def _rotate(
+        self,
+        gang_list: Sequence[gangs.Gang],
+        vms: Sequence[model.VmView | model.OtherVm],
+        fair: Mapping[str, float],
+        own_weights: Mapping[str, int],
+    ) -> matrix.Rotation:
+        """Return the slots for what gangs are entitled to.
+
+        Small changes of demand change nothing.
+        """
+        earlier = {one.key: one for one in self._demands}
+        demands = []
+        for gang in gang_list:
+            now = gang.demand(fair)
+            before = earlier.get(gang.key)
+            if (
+                before is not None
+                and before.width == now.width
+                and abs(before.part - now.part) <= SMALL_CHANGE
+            ):
+                now = before
+            if now.part > 0:
+                demands.append(now)
+        self._demands = tuple(demands)
+        cpus = len(self._usable_cpus.all_cpus)
+        in_gangs = {
+            member.uuid for gang in gang_list for member in gang.members
+        }
+        outside = sum(
+            part for uuid, part in fair.items() if uuid not in in_gangs
+        )
+        return self._rotation(
+            self._demands,
+            cpus,
+            outside > SMALL_CHANGE * cpus,
+            self._outside(vms, fair, own_weights, in_gangs),
         )
 
-
-def _make_decision(
-    timeline: schedule.Timeline,
-    window_shares: Mapping[str, int],
-    own_weights: Mapping[str, int],
-    limits: model.ActuatorLimits,
-    window_us: int,
-    clear_cpus: frozenset[int],
-    loose: frozenset[str],
-    idle: frozenset[str],
-) -> base.SliceDecision:
-    """Return the policy's answer.
-
-    :param window_shares: ``cpu_shares`` of each member in its window, by uuid.
-    :param own_weights: of each VM that the timeline favours at some time.
-    :param window_us: length of a gang's window, in microseconds.
-    """
-    out_of_turn = {
-        uuid: max(
-            limits.min_shares,
-            min(own_weight, window_shares[uuid]) // OUT_OF_TURN,
+    def _outside(
+        self,
+        vms: Iterable[model.VmView | model.OtherVm],
+        fair: Mapping[str, float],
+        own_weights: Mapping[str, int],
+        in_gangs: Collection[str],
+    ) -> tuple[matrix.Outside, ...]:
+        """Return what CPU-bound VMs in no gang are entitled to."""
+        return tuple(
+            sorted(
+                matrix.Outside(
+                    len(self._demand_tracker.cpu_bound_vcpus(vm.uuid)),
+                    round(fair[vm.uuid], 1),
+                    own_weights[vm.uuid],
+                )
+                for vm in vms
+                if vm.uuid not in in_gangs
+                and self._demand_tracker.is_cpu_bound(vm.uuid)
+            )
         )
-        for uuid, own_weight in own_weights.items()
-    }
-    turns = tuple(
-        model.Turn(
-            width_us=window.width_us,
-            favoured=window.favoured,
-            shares=out_of_turn
-            | {uuid: window_shares[uuid] for uuid in window.favoured},
+
+    def _lengths(
+        self, rotation: matrix.Rotation, gang_list: Sequence[gangs.Gang]
+    ) -> tuple[matrix.Slot, ...]:
+        """Return the slots with corrected lengths.
+
+        Small changes change nothing.
+        """
+        slots = matrix.corrected(
+            rotation,
+            {
+                gang.key: self.feedback.correction(
+                    member.uuid for member in gang.members
+                )
+                for gang in gang_list
+            },
+            self.feedback.pause_correction,
         )
-        for window in timeline
-    )
-    return base.SliceDecision(
-        vms=dict.fromkeys(
-            own_weights,
-            base.VmSlice(
-                slice_us=window_us, reason='gang window', by_windows=True
+        held = self._slots
+        same_gangs = [slot.gangs for slot in slots] == [
+            slot.gangs for slot in held
+        ]
+        self._held_periods += 1
+        if same_gangs and (
+            self._held_periods < HELD_PERIODS
+            or all(
+                abs(slot.part - before.part) <= SMALL_CORRECTION
+                for slot, before in zip(slots, held, strict=True)
+            )
+        ):
+            return held
+        self._held_periods = 0
+        self._slots = slots
+        return slots
+
+    def _placements(
+        self,
+        slots: tuple[matrix.Slot, ...],
+        gangs_by_key: Mapping[str, gangs.Gang],
+        cpus: tuple[model.Cpu, ...],
+        bound: Sequence[tuple[frozenset[int], ...] | None],
+    ) -> tuple[placement.Placement, ...]:
+        """Return the CPUs of the gangs in each slot.
+
+        :param bound: pins of the CPU-bound VMs in no gang.
+        """
+        all_cpus = self._usable_cpus.all_cpus
+        last_cpus: frozenset[int] = frozenset()
+        for pins in bound:
+            allowed = frozenset().union(*(pins or ())) & all_cpus
+            if allowed != all_cpus:
+                last_cpus |= allowed
+        return self._placed(
+            tuple(
+                tuple(gangs_by_key[key] for key in sorted(slot.gangs))
+                for slot in slots
             ),
-        ),
-        windows=model.WindowSchedule(turns, own_weights),
-        clear_cpus=clear_cpus,
-        loose=loose,
-        idle=idle,
-    )
+            cpus,
+            last_cpus,
+            self._periods // SIDE_PERIODS,
+        )
 
+    def _measure(
+        self,
+        vms: Iterable[model.VmView | model.OtherVm],
+        fair: Mapping[str, float],
+        members: Collection[str],
+        cpu_bound: Collection[str],
+        elapsed_us: float,
+    ) -> None:
+        """Compare the CPU time that VMs received with their entitlement."""
+        in_gangs: dict[str, feedback.Account] = {}
+        outside: dict[str, feedback.Account] = {}
+        never_sleep = frozenset(members) | frozenset(cpu_bound)
+        for vm in vms:
+            sample = vm.sample
+            accounts = in_gangs if vm.uuid in members else outside
+            if not (
+                sample.vcpu_run_us and sample.elapsed_us and fair[vm.uuid] > 0
+            ):
+                continue
+            if vm.uuid in never_sleep:
+                received = sum(sample.vcpu_run_us) / sample.elapsed_us
+            else:
+                # In most periods it uses nothing, and then much at once.
+                received = self._demand_tracker.used_cpus(vm.uuid)
+            accounts[vm.uuid] = feedback.Account(fair[vm.uuid], received)
+        self.feedback.advance(elapsed_us, in_gangs, outside, never_sleep)
 
-def _steady(held: float, now: float) -> float:
-    """Return the new value, rounded, or the old one if they are close.
+    def _without_windows(
+        self,
+        members: Collection[str],
+        rotation: matrix.Rotation,
+        gang_list: Iterable[gangs.Gang],
+    ) -> dict[str, base.VmSlice]:
+        """Return the slices of gangs that have no windows now, and why."""
+        waiting = base.VmSlice(reason=f'no windows: {self.feedback.reason}')
+        return {
+            member.uuid: waiting if member.uuid in members else _NO_PLACE
+            for gang in gang_list
+            for member in gang.members
+            if gang.key in rotation.excluded or not self.feedback.playing
+        }
 
-    :param held: old value.
-    :param now: new value.
-    """
-    if abs(now - held) > MIN_CHANGE:
-        return round(now * STEPS) / STEPS
-    return held
+    def _make_schedule(
+        self,
+        parts: tuple[float, ...],
+        placements: tuple[placement.Placement, ...],
+        window_shares: Mapping[str, int],
+        own_weights: Mapping[str, int],
+        limits: model.ActuatorLimits,
+        window_us: int,
+    ) -> model.WindowSchedule:
+        """Return the schedule.
+
+        :param parts: lengths of the windows, as parts of the rotation.
+        :param own_weights: of each VM of a gang.
+        :param window_us: mean length of a window, in microseconds.
+        """
+        cycle_us = max(
+            len(parts) * window_us,
+            self._config.gang_min_window_us / max(1e-3, min(parts)),
+        )
+        cycle_us = min(cycle_us, MAX_CYCLE_US)
+        out_of_turn = {
+            uuid: model.IDLE_SHARES
+            if limits.can_idle
+            else max(
+                limits.min_shares,
+                min(weight, window_shares[uuid]) // OUT_OF_TURN,
+            )
+            for uuid, weight in own_weights.items()
+        }
+        turns = tuple(
+            model.Turn(
+                width_us=max(1_000, round(part * cycle_us)),
+                favoured=frozenset(placed),
+                shares=out_of_turn
+                | {uuid: window_shares[uuid] for uuid in placed},
+                cpus=placed,
+            )
+            for part, placed in zip(parts, placements, strict=True)
+        )
+        return model.WindowSchedule(turns, own_weights)

@@ -90,6 +90,8 @@ class SliceDecision:
     :ivar loose: UUIDs of parallel VMs that should be unpinned, so without
         a CPU for each vCPU; a pinning policy may decide otherwise.
     :ivar idle: UUIDs of parallel VMs that do nothing.
+    :ivar cpu_shares: what VMs received of their entitlement; None if the
+        policy does not measure that.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
@@ -97,6 +99,7 @@ class SliceDecision:
     clear_cpus: frozenset[int] = frozenset()
     loose: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
+    cpu_shares: model.Shares | None = None
 
 
 class SlicePolicy(Protocol):
@@ -105,7 +108,9 @@ class SlicePolicy(Protocol):
     A policy that uses phases has an attribute ``uses_phases = True``;
     nothing is predicted on a host of which no policy does. A policy that
     never uses I/O events has ``uses_io = False``; they are then read less
-    often.
+    often. A policy that places vCPUs by its windows has ``places_vcpus =
+    True``: parallel VMs are then not pinned, because a pinned vCPU waits for
+    its CPU even if others are idle.
     """
 
     def decide(self, context: SliceContext) -> SliceDecision:

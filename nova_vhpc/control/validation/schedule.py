@@ -40,9 +40,18 @@ def fault(
             return 'turns and shares_after name different VMs'
         if not turn.favoured <= turn.shares.keys():
             return 'favours a VM without shares'
-    for shares in (schedule.shares_after, *(t.shares for t in schedule.turns)):
+        if not turn.cpus.keys() <= turn.shares.keys():
+            return 'places a VM without shares'
+        taken = [cpu for placed in turn.cpus.values() for cpu in placed]
+        if len(taken) != len(set(taken)):
+            return 'gives a CPU to two vCPUs'
+    idle = {model.IDLE_SHARES} if limits.can_idle else set()
+    for shares, more in (
+        (schedule.shares_after, set[int]()),
+        *((turn.shares, idle) for turn in schedule.turns),
+    ):
         # Many VMs have few different values.
-        for value in set(shares.values()):
+        for value in set(shares.values()) - more:
             if not limits.min_shares <= value <= limits.max_shares:
                 return f'shares of {value}'
     return None

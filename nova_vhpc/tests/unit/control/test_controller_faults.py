@@ -169,14 +169,14 @@ class UnmanagedVmTest(base.TestCase):
     def plans(self, odd, **kwargs):
         """Yield plans of two gangs beside a hog with one odd sample.
 
-        :param odd: the sample of the hog in tick 20.
+        :param odd: the sample of the hog in tick 60.
         """
         busy = model.Sample(
-            5e4, None, (5e4, 5e4), (5e4, 5e4), (3, 3), elapsed_us=1e5
+            5e4, None, (6e4, 6e4), (4e4, 4e4), (3, 3), elapsed_us=1e5
         )
         subject = make(policy.GangPolicy)
-        for tick in range(40):
-            hog = model.OtherVm('hog', 2, 1_024, odd if tick == 20 else busy)
+        for tick in range(110):
+            hog = model.OtherVm('hog', 2, 1_024, odd if tick == 60 else busy)
             yield subject.decide(
                 view(
                     vm('a', sample=busy),
@@ -199,7 +199,8 @@ class UnmanagedVmTest(base.TestCase):
                 [one.windows for one in usual],
                 [one.windows for one in plans],
             )
-            self.assertEqual(['hog'], [one.uuid for one in plans[20].ignored])
+            self.assertEqual(['hog'], [one.uuid for one in plans[60].ignored])
+            self.assertIsNotNone(plans[-1].windows)
 
     def test_no_policy_fails_if_max_shares_is_zero(self):
         *_, plan = self.plans(

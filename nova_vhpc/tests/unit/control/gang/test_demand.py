@@ -91,18 +91,27 @@ class TestSpinning(DemandTestCase):
             self.assertIs(spun, self.tracker.is_spinning('o'))
             self.assertEqual(cpus, self.tracker.cpus('o'))
 
-    def test_unmeasured_vm_counts_as_spinning(self):
-        self.show((0.2, 0.1))
+    def test_unmeasured_vm_does_not_count_as_spinning(self):
+        self.show((0.5, 0.5))
+        self.assertFalse(self.tracker.is_unmeasured('o'))
         self.show_sample(1, elapsed_us=TICK_US)
-        self.assertTrue(self.tracker.is_spinning('o'))
-        self.show((0.2, 0.1), ticks=1)
+        self.assertTrue(self.tracker.is_unmeasured('o'))
         self.assertFalse(self.tracker.is_spinning('o'))
+        self.show((0.5, 0.5), ticks=1)
+        self.assertFalse(self.tracker.is_unmeasured('o'))
+        self.assertTrue(self.tracker.is_spinning('o'))
 
 
 class TestDemand(DemandTestCase):
     def test_spinning_vcpu_demands_a_cpu_sleeping_one_its_use(self):
         self.show((0.3, 0.7), (0.3, 0.3))
         self.assertAlmostEqual(1.3, self.tracker.cpus('o'), places=6)
+
+    def test_used_cpus_are_what_vcpus_ran(self):
+        self.show((0.3, 0.7), (0.25, 0.3))
+        self.assertAlmostEqual(0.55, self.tracker.used_cpus('o'), places=6)
+        self.show_sample(3)
+        self.assertEqual(0.0, self.tracker.used_cpus('o'))
 
     def test_busiest_vcpu_is_a_part_of_the_time(self):
         self.assertRaises(KeyError, self.tracker.busiest_vcpu, 'o')

@@ -10,154 +10,133 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What each CPU-bound VM needs of the gangs' CPUs."""
+"""How many CPUs stock Linux would give each VM."""
 
-import collections
+import dataclasses
 
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.control import fair_share
-from nova_vhpc.control.gang import entitlement
+from nova_vhpc.control import fair_share, model
+from nova_vhpc.control.gang import demand, entitlement
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.control.gang.policy_case import (
+    TICK_US,
+    hog,
+    vm,
+    weighing,
+)
 
-SHARES = 1_024
 
-
-def cpu_bound_vms(*vcpus, cpus=8, gangs=4, reaches=()):
-    """VMs of the same weight beside gangs of that weight, as wide as that.
-
-    :param vcpus: of each VM.
-    :param gangs: how many VMs there are besides.
-    """
-    reaches = tuple(reaches) + (None,) * (len(vcpus) - len(reaches))
-    claims = [
-        fair_share.Demand(SHARES, float(one), reach)
-        for one, reach in zip(vcpus, reaches, strict=True)
-    ]
-
-    def capacity_of(reach):
-        return cpus if reach is None else len(reach)
-
-    count = collections.Counter(claims)
-    pause = fair_share.divide(count, capacity_of)
-    count[fair_share.Demand(SHARES, float(cpus))] += gangs
-    fair = fair_share.divide(count, capacity_of)
-    return [
-        entitlement.CpuBoundVm(
-            f'h{n}',
-            int(one.cpus),
-            one,
-            fair[one],
-            pause[one],
-            SHARES / pause[one],
+class TestFairCpus(base.TestCase):
+    def fair(self, *vms, cpus=4, outside_cpus=0.0):
+        """Return the CPUs that VMs are entitled to, after four seconds."""
+        tracker = demand.DemandTracker()
+        for _ in range(40):
+            tracker.advance(vms)
+        view = model.HostView(
+            0,
+            0,
+            TICK_US,
+            (),
+            tuple(one for one in vms if isinstance(one, model.VmView)),
+            others=tuple(one for one in vms if isinstance(one, model.OtherVm)),
+            limits=model.ActuatorLimits(max_shares=262_144),
         )
-        for n, one in enumerate(claims)
-    ]
+        return entitlement.fair_cpus(
+            vms,
+            fair_share.own_weights(view),
+            frozenset(range(cpus)),
+            {one.uuid: tracker.cpus(one.uuid) for one in vms},
+            outside_cpus,
+        )
 
+    def assert_fair(self, expected, *vms, cpus=4):
+        found = self.fair(*vms, cpus=cpus)
+        self.assertEqual(expected.keys(), found.keys())
+        for uuid, part in expected.items():
+            self.assertAlmostEqual(part, found[uuid], places=2, msg=uuid)
 
-def clear(cpus):
-    """So many CPUs have no gang, and all can be there."""
-    return lambda reach: float(cpus)
+    def test_vms_of_equal_weight_get_equal_parts(self):
+        self.assert_fair({'a': 1, 'b': 1}, vm('a'), hog('b'), cpus=2)
 
+    def test_three_equal_vms_of_four_vcpus_get_a_third_each(self):
+        self.assert_fair(
+            dict.fromkeys('abc', 8 / 3),
+            *(vm(uuid, vcpus=4) for uuid in 'abc'),
+            cpus=8,
+        )
 
-class TestShortfalls(base.TestCase):
-    def pauses(self, found, cpus=0):
-        return [
-            need.pause_part
-            for need in entitlement.shortfalls(found, clear(cpus))
+    def test_opted_in_or_not_makes_no_difference(self):
+        found = self.fair(vm('a', vcpus=8), hog('b', vcpus=8), cpus=8)
+        self.assertEqual(found['a'], found['b'])
+
+    def test_heavier_vm_gets_more_up_to_its_vcpus(self):
+        heavy = vm('a', original=weighing(3_072))
+        self.assert_fair({'a': 1.5, 'b': 0.5}, heavy, hog('b'), cpus=2)
+        self.assert_fair({'a': 2, 'b': 1}, heavy, hog('b'), cpus=3)
+
+    def test_vm_that_sleeps_gets_what_it_uses(self):
+        # Its two vCPUs run for 15% of the time each.
+        self.assert_fair(
+            {'a': 1.7, 's': 0.3}, vm('a'), hog('s', part=0.3), cpus=2
+        )
+
+    def test_quota_limits_what_a_vm_is_entitled_to(self):
+        limited = vm('a', original=model.CpuTune(100_000, 25_000, 1_024))
+        self.assert_fair({'a': 0.5, 'b': 1.5}, limited, hog('b'), cpus=2)
+        limited = dataclasses.replace(hog('o'), share=0.25)
+        self.assert_fair({'o': 0.5, 'b': 1.5}, limited, hog('b'), cpus=2)
+
+    def test_pins_bound_where_a_vm_competes(self):
+        wide = hog('w', vcpus=4)
+        bound = dataclasses.replace(hog('o'), vcpu_pins=(frozenset({0}),) * 2)
+        self.assert_fair({'o': 1, 'w': 3}, bound, wide)
+        # Eight such VMs on two CPUs cannot take the other two.
+        crowd = [
+            dataclasses.replace(
+                hog(str(n)), vcpu_pins=(frozenset({0, 1}),) * 2
+            )
+            for n in range(8)
         ]
+        self.assertAlmostEqual(2.0, self.fair(wide, *crowd)['w'], delta=0.3)
 
-    def test_vm_of_one_vcpu_needs_longer_pauses_than_a_wide_one(self):
-        # What is fair is a CPU for the one and 1.4 for the other.
-        one, many = self.pauses(cpu_bound_vms(1, 8))
-        self.assertEqual(entitlement.MAX_PART, one)
-        self.assertAlmostEqual(1.4 / 7, many)
+    def test_pins_outside_of_the_host_cpus_are_left_out(self):
+        away = (frozenset({8, 9}),) * 2
+        bound = dataclasses.replace(hog('o'), vcpu_pins=away)
+        self.assert_fair({'o': 1, 'b': 1}, bound, hog('b'), cpus=2)
 
-    def test_cpu_without_gangs_is_shared_with_all_vms(self):
-        one, _ = self.pauses(cpu_bound_vms(1, 8), 1)
-        self.assertGreater(one, 0.9)
+    def test_vm_that_was_not_measured_is_entitled_to_nothing(self):
+        unmeasured = vm('u', sample=model.Sample())
+        self.assert_fair({'u': 0, 'b': 2}, unmeasured, hog('b'), cpus=2)
 
-    def test_enough_cpus_without_gangs_leave_no_shortfall(self):
-        (need,) = entitlement.shortfalls(cpu_bound_vms(1, 8), clear(2))
-        self.assertLess(need.pause_part, 0.1)
-        self.assertEqual(
-            (), entitlement.shortfalls(cpu_bound_vms(1, 8), clear(3))
-        )
+    def test_cpus_that_something_else_uses_are_lost_to_all_alike(self):
+        found = self.fair(vm('a'), hog('b'), cpus=2, outside_cpus=0.5)
+        self.assertEqual({'a': 0.75, 'b': 0.75}, found)
 
-    def test_vcpus_with_a_cpu_each_have_no_shortfall(self):
-        self.assertEqual(
-            (), entitlement.shortfalls(cpu_bound_vms(1, 1, gangs=2), clear(2))
-        )
-
-    def test_vcpus_without_own_cpu_share_cpus_with_gangs(self):
-        # Three of four have one; 2.1 of them are fair.
-        (need,) = entitlement.shortfalls(cpu_bound_vms(4, gangs=3), clear(1))
-        self.assertAlmostEqual(2 / 4, need.cpu_part)
-        self.assertAlmostEqual(need.weight, need.max_gang_weight)
+    def test_some_cpus_are_left_however_much_something_else_uses(self):
+        found = self.fair(vm('a'), hog('b'), cpus=2, outside_cpus=3.0)
+        self.assertAlmostEqual(0.1, found['a'])
 
     @hypothesis.given(
-        strategies.lists(strategies.integers(1, 8), min_size=1, max_size=6),
-        strategies.integers(0, 7),
-        strategies.integers(1, 6),
-    )
-    def test_every_vm_gets_nine_tenths_of_its_fair_part(
-        self, vcpus, cpus, gangs
-    ):
-        found = cpu_bound_vms(*vcpus, gangs=gangs)
-        pauses = max(self.pauses(found, cpus), default=0.0)
-        served = fair_share.divide(
-            collections.Counter(one.demand for one in found), clear(cpus)
-        )
-        for one in found:
-            got = pauses * one.pause_cpus + (1 - pauses) * served[one.demand]
-            self.assertGreater(got, 0.9 * one.fair_cpus)
-
-
-class TestContestedCount(base.TestCase):
-    def test_vcpus_beyond_free_cpus_contest_gangs(self):
-        for cpus, contested in ((0, 9), (3, 6), (9, 0), (12, 0)):
-            self.assertEqual(
-                contested,
-                entitlement.contested_count(cpu_bound_vms(1, 8), clear(cpus)),
-            )
-
-    def test_free_cpus_outside_allowed_ones_do_not_count(self):
-        here = frozenset(range(4))
-        self.assertEqual(
-            4,
-            entitlement.contested_count(
-                cpu_bound_vms(4, 1, reaches=[here]),
-                lambda reach: 4.0 if reach is None else 0.0,
+        strategies.lists(
+            strategies.tuples(
+                strategies.integers(1, 8), strategies.integers(2, 262_144)
             ),
+            min_size=1,
+            max_size=6,
         )
-
-
-class TestPausePart(base.TestCase):
-    def claim(self, *needs):
-        return entitlement.Entitlement(8, needs)
-
-    def test_greatest_shortfall_decides(self):
-        claim = self.claim(
-            entitlement.Shortfall(SHARES, 0.2, 0.2),
-            entitlement.Shortfall(128, 0.7, 0.7),
+    )
+    @hypothesis.settings(deadline=None, max_examples=30)
+    def test_busy_vms_divide_all_cpus_that_they_can_use(self, vms):
+        found = self.fair(
+            *(
+                hog(str(number), vcpus, shares)
+                for number, (vcpus, shares) in enumerate(vms)
+            ),
+            cpus=8,
         )
-        self.assertAlmostEqual(0.7, claim.pause_part([(1e9, 1.0)], 0.0), 3)
-
-    def test_part_received_in_windows_shortens_pauses(self):
-        claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
-        self.assertAlmostEqual(0.2, claim.pause_part([(SHARES, 1.0)], 0.0))
-        # In half of the windows.
-        self.assertAlmostEqual(
-            (0.6 - 0.25) / 0.75,
-            claim.pause_part([(SHARES, 0.5), (1e12, 0.5)], 0.0),
-        )
-
-    def test_weight_of_gangs_in_pauses_lengthens_them(self):
-        claim = self.claim(entitlement.Shortfall(SHARES, 0.6, 0.6))
-        self.assertAlmostEqual(
-            0.75, claim.pause_part([(1e12, 1.0)], SHARES / 4), 6
-        )
-
-    def test_no_shortfall_needs_no_pause(self):
-        self.assertEqual(0.0, self.claim().pause_part([(SHARES, 1.0)], 0.0))
+        usable = min(8, sum(vcpus for vcpus, _ in vms))
+        self.assertAlmostEqual(usable, sum(found.values()), places=6)
+        for number, (vcpus, _) in enumerate(vms):
+            self.assertLessEqual(found[str(number)], vcpus + 1e-9)
