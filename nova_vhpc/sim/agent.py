@@ -28,6 +28,9 @@ from nova_vhpc.sim.host import Host
 
 PERIOD_US = 100_000
 
+IDLE_REPORTED = 3
+"""``cpu.shares`` that the kernel reports of an idle group."""
+
 DECIDE_US = 2_000
 """Time from reading the counters until the plan is carried out."""
 
@@ -65,7 +68,7 @@ class Agent:
             host, agenda, numbers, self._in_force, chance
         )
         self._player = window_player.WindowPlayer(
-            agenda, self._set_shares, chance
+            agenda, self._set_shares, self._place, chance
         )
         self.plan: model.Plan | None = None
         # Not in phase with the kernel's ticks, nor with the samples.
@@ -86,8 +89,21 @@ class Agent:
                 self._writer.write(name, planned.writes)
         self._player.play(plan.windows)
 
+    def _place(self, name: str, cpus: tuple[int, ...]) -> None:
+        pins = self._in_force[name].vcpu_pins
+        assert pins is not None
+        if cpus:
+            pins = tuple(frozenset({cpu}) for cpu in cpus)
+        self._host.set_pins(self._numbers[name], pins)
+
     def _set_shares(self, name: str, shares: int) -> None:
-        self._host.set_weight(self._numbers[name], shares)
+        number = self._numbers[name]
+        if shares == model.IDLE_SHARES:
+            self._host.set_idle(number, True)
+            shares = IDLE_REPORTED
+        else:
+            self._host.set_idle(number, False)
+            self._host.set_weight(number, shares)
         self._in_force[name] = dataclasses.replace(
             self._in_force[name], shares=shares
         )

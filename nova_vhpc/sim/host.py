@@ -199,6 +199,11 @@ class Host:
             self.set_bandwidth(vm, *bandwidth)
         return vm
 
+    @property
+    def vms(self) -> int:
+        """Number of VMs and loads; their numbers begin at 0."""
+        return len(self._vms)
+
     def add_outside_load(
         self,
         load: programs.Program,

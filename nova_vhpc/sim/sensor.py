@@ -26,9 +26,16 @@ IO_SCALE_US = 100_000
 """I/O events are counted per 100 ms."""
 
 LIMITS = model.ActuatorLimits(
-    effective_min_slice_us=4_000, min_shares=2, max_shares=262_144
+    effective_min_slice_us=4_000,
+    min_shares=2,
+    max_shares=262_144,
+    can_idle=True,
 )
 """What libvirt accepts on cgroup v1."""
+
+
+OUTSIDE_TICKS = 10
+"""Control periods between two readings of what runs outside of VMs."""
 
 
 class _Meter:
@@ -92,6 +99,9 @@ class Sensor:
             for name, number in numbers.items()
         }
         self._tick = 0
+        self._vm_numbers = set(numbers.values())
+        self._outside = (host.now_us, 0.0)
+        self._outside_mean = 0.0
 
     def original(self, vm: host_spec.VmSpec) -> model.CpuTune:
         """Return a VM's cputune before the agent writes to it."""
@@ -145,7 +155,23 @@ class Sensor:
                 for vm in self._others
             ),
             window_late_us=late_us,
+            outside_cpus=self._outside_cpus(),
         )
+
+    def _outside_cpus(self) -> float:
+        """Return the CPUs that loads outside of VMs use; mean of a second."""
+        if self._tick % OUTSIDE_TICKS == 1:
+            now_us = self._host.now_us
+            run_us = sum(
+                sum(self._host.counters(number).run_us)
+                for number in range(self._host.vms)
+                if number not in self._vm_numbers
+            )
+            then_us, before_us = self._outside
+            self._outside = now_us, run_us
+            if now_us > then_us:
+                self._outside_mean = (run_us - before_us) / (now_us - then_us)
+        return self._outside_mean
 
     def _sample(self, name: str, now_us: int) -> model.Sample:
         counters = self._host.counters(self._numbers[name])

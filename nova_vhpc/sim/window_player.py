@@ -31,6 +31,11 @@ STALL_PART = 0.005
 STALL_US = 4_000
 """This part of the borders is late by up to a tick of the kernel."""
 
+Setting = tuple[int, tuple[int, ...]]
+"""Weight of a VM, and the CPU of each vCPU; none for all that pins allow."""
+
+NOTHING: Setting = (0, ())
+
 WRITERS = 4
 WRITE_US = 100
 """Threads that write at a time, and the duration of one write."""
@@ -40,21 +45,25 @@ class WindowPlayer:
     """Plays one schedule at a time.
 
     :param set_shares: writes the weight of one VM, given its name.
+    :param place: lets a VM's vCPUs run on certain CPUs, given its name and the
+        CPU of each vCPU; none for all that its pins allow.
     """
 
     def __init__(
         self,
         agenda: Agenda,
         set_shares: Callable[[str, int], None],
+        place: Callable[[str, tuple[int, ...]], None],
         chance: random.Random,
     ) -> None:
         self._agenda = agenda
         self._set_shares = set_shares
+        self._place = place
         self._chance = chance
         self._schedule: model.WindowSchedule | None = None
         self._turn: int | None = None
-        self._wanted: dict[str, int] = {}
-        self._written: dict[str, int] = {}
+        self._wanted: dict[str, Setting] = {}
+        self._written: dict[str, Setting] = {}
         self._lateness = lateness.MeanLateness()
 
     def play(self, schedule: model.WindowSchedule | None) -> None:
@@ -65,7 +74,7 @@ class WindowPlayer:
         self._turn = None
         if old is not None:
             leavers = old.shares_of_leavers(schedule)
-            self._submit(leavers)
+            self._submit(leavers, dict.fromkeys(leavers, ()))
             for name in leavers:
                 del self._wanted[name]
         if schedule is not None:
@@ -82,7 +91,8 @@ class WindowPlayer:
             return
         now_us = self._agenda.now_us
         index, left_us = schedule.turn_at(now_us)
-        last_write_us = self._submit(schedule.turns[index].shares)
+        turn = schedule.turns[index]
+        last_write_us = self._submit(turn.shares, turn.cpus)
         if self._turn is not None:
             self._lateness.add(last_write_us - border_us)
         self._turn = index
@@ -99,27 +109,37 @@ class WindowPlayer:
             late_us += self._chance.uniform(0, STALL_US)
         return late_us
 
-    def _submit(self, shares: Mapping[str, int]) -> float:
-        """Write these weights; return when the last of them is in force."""
-        self._wanted.update(shares)
+    def _submit(
+        self,
+        shares: Mapping[str, int],
+        cpus: Mapping[str, tuple[int, ...]],
+    ) -> float:
+        """Write weights and CPUs; return when the last of them is in force."""
+        wanted = {
+            name: (value, cpus.get(name, self._wanted.get(name, NOTHING)[1]))
+            for name, value in shares.items()
+        }
+        self._wanted.update(wanted)
         changed = [
             name
-            for name, value in shares.items()
+            for name, value in wanted.items()
             if self._written.get(name) != value
         ]
         at_us = float(self._agenda.now_us)
         for first in range(0, len(changed), WRITERS):
             at_us += WRITE_US
             batch = {
-                name: shares[name] for name in changed[first : first + WRITERS]
+                name: wanted[name] for name in changed[first : first + WRITERS]
             }
             self._agenda.at(at_us, functools.partial(self._write, batch))
         return at_us
 
-    def _write(self, batch: Mapping[str, int]) -> None:
+    def _write(self, batch: Mapping[str, Setting]) -> None:
         for name, value in batch.items():
             # A newer value may have been set meanwhile.
             newest = self._wanted.get(name, value)
             if self._written.get(name) != newest:
-                self._set_shares(name, newest)
+                self._set_shares(name, newest[0])
+                if self._written.get(name, NOTHING)[1] != newest[1]:
+                    self._place(name, newest[1])
                 self._written[name] = newest

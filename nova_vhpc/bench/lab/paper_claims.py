@@ -97,7 +97,7 @@ PAPER_CLAIMS = (
         'as under the stock scheduler',
         claim_verdicts.non_parallel,
         'ATC leaves them at the default slice; gang windows leave them '
-        'their fair share, most of it in pauses.',
+        'their fair share, in pauses and on CPUs that no gang has.',
     ),
     PaperClaim(
         'Short slices cost programs that are bound by memory a little',

@@ -43,13 +43,34 @@ class TestWindowPlayer(base.TestCase):
         self.agenda = clock.agenda()
         self.shares = {}
         self.writes = []
+        self.places = []
         self.player = window_player.WindowPlayer(
-            self.agenda, self.set_shares, random.Random(1)
+            self.agenda, self.set_shares, self.place, random.Random(1)
         )
 
     def set_shares(self, name, shares):
         self.shares[name] = shares
         self.writes.append((self.agenda.now_us, name, shares))
+
+    def place(self, name, cpus):
+        self.places.append((name, cpus))
+
+    def test_favoured_vms_are_placed_once_and_released_at_the_end(self):
+        turns = tuple(
+            model.Turn(
+                WIDTH_US,
+                frozenset({name}),
+                {'a': 20, 'b': 20, name: 40_960},
+                cpus={name: cpus},
+            )
+            for name, cpus in (('a', (0, 1)), ('b', (1, 0)))
+        )
+        self.player.play(model.WindowSchedule(turns, {'a': 1_024, 'b': 1_024}))
+        self.agenda.run(10 * WIDTH_US)
+        self.assertEqual([('a', (0, 1)), ('b', (1, 0))], self.places)
+        self.player.play(None)
+        self.agenda.run(12 * WIDTH_US)
+        self.assertEqual([('a', ()), ('b', ())], self.places[2:])
 
     def test_turns_follow_the_wall_clock(self):
         self.agenda.run(10_000)
