@@ -25,9 +25,9 @@ TOP = pathlib.Path(__file__).parents[4]
 PACKAGE = TOP / 'nova_vhpc'
 TESTS = PACKAGE / 'tests'
 
-# The scheduler's code runs in an installed nova. Two benchmarks report what
+# The scheduler's code runs in an installed nova. Some benchmarks report what
 # they need if it is not installed.
-NOT_REQUIRED = {'nova', 'openstack-placement', 'matplotlib'}
+NOT_REQUIRED = {'nova', 'openstack-placement', 'matplotlib', 'numba', 'numpy'}
 # Programs, a database driver that a URL names, and the build system of the
 # example plugin.
 NOT_IMPORTED = {'build', 'pymysql', 'setuptools', 'stestr', 'twine'}
