@@ -20,7 +20,7 @@ from typing import Any
 
 from numba import njit
 
-from nova_vhpc.sim.kernel import barriers, commands, events, switch
+from nova_vhpc.sim.kernel import commands, events, switch
 from nova_vhpc.sim.kernel.compiled import inner
 
 LOG = logging.getLogger(__name__)
@@ -87,8 +87,6 @@ def _advance(s, until):
         events.fire(s, timer)
         _settle(s)
     k.now = until
-    for b in range(k.barriers):
-        barriers.advance(s, b)
 
 
 def _fingerprint() -> str:

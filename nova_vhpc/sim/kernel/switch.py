@@ -14,7 +14,7 @@
 
 from nova_vhpc.sim.kernel import balance, chance, eevdf, execution
 from nova_vhpc.sim.kernel.compiled import inner
-from nova_vhpc.sim.kernel.state import RUNNABLE
+from nova_vhpc.sim.kernel.state import RUNNABLE, THROTTLED
 
 
 @inner
@@ -45,7 +45,8 @@ def schedule(s, cpu):
         execution.stop(s, before)
         thread = s.threads[before]
         thread.last_ran = k.now
-        if thread.state == RUNNABLE:
+        if thread.state in (RUNNABLE, THROTTLED):
+            # Linux counts the time without quota as waiting, too.
             thread.wait_since = k.now
     this.curr = t
     if t < 0:

@@ -113,6 +113,5 @@ def wake(s, t, waker):
 def unthrottle(s, t):
     """Let a throttled thread run again (``unthrottle_cfs_rq``)."""
     s.threads[t].state = RUNNABLE
-    s.threads[t].wait_since = s.k[0].now
     eevdf.enqueue(s, t, False)
     switch.preempt(s, t)
