@@ -182,14 +182,14 @@ def _print_host(result: 'fairness.HostResult', verbose: bool) -> None:
         return
     print(
         f'  {"CPUs":>12}{"ours":>7}{"10 s":>7}{"2 s":>7}{"progress":>10}'
-        f'{"ours":>7}{"p99":>6}'
+        f'{"ours":>8}{"p99":>7}'
     )
     for vm in sorted(result.vms, key=lambda vm: vm.long_part):
         latency = '' if vm.latency_ratio is None else f'{vm.latency_ratio:.2f}'
         print(
             f'  {vm.entitlement:>12.3f}{vm.received:>7.3f}{vm.long_part:>7.2f}'
             f'{vm.short_part:>7.2f}{vm.stock_progress:>10.3f}'
-            f'{vm.progress:>7.3f}{latency:>6}  {vm.spec}'
+            f'{vm.progress:>8.3f}{latency:>7}  {vm.spec}'
         )
 
 
