@@ -58,6 +58,10 @@ LEAST_SEEN = 0.9
 
 LATENCY_CEILING = 1.1
 
+LATENCY_FLOOR_US = 200.0
+"""Latencies below this count as this: multiples of next to nothing say
+nothing."""
+
 LEAST_PROGRESS = 0.002
 """Least progress that counts, as a part of the time: logarithms are taken."""
 
@@ -194,12 +198,14 @@ def _compare_vm(
         least = measurement.windows(ours.received_us, window_us).min()
         return float(least) / given if given > 0 else 1.0
 
-    latencies_us = [record.latency_p99_us for record in stock]
     latency_ratio = None
-    if ours.latency_p99_us is not None and None not in latencies_us:
-        latency_ratio = ours.latency_p99_us / max(
-            1.0, *(one for one in latencies_us if one is not None)
-        )
+    latencies_us = [
+        max(LATENCY_FLOOR_US, record.latency_p99_us)
+        for record in (ours, *stock)
+        if record.latency_p99_us is not None
+    ]
+    if len(latencies_us) == 1 + len(stock):
+        latency_ratio = latencies_us[0] / max(latencies_us[1:])
     return VmResult(
         spec,
         entitlement=statistics.fmean(record.cpus for record in stock),

@@ -32,6 +32,10 @@ def record(*cpus_by_second, progress=0.5, latency_us=None):
     return VmRecord(received_us, progress_us, latency_us)
 
 
+def steady(**kwargs):
+    return record(*[1.0] * 60, **kwargs)
+
+
 def vm(name='a', opted_in=False):
     return VmSpec(name, 'busy', programs.Run(), 2, opted_in)
 
@@ -103,14 +107,15 @@ class TestVmResult(base.TestCase):
         self.assertTrue(result(record(*[0.8] * 60), *stock).below_095)
 
     def test_latency_is_compared_with_the_greater_one(self):
-        ours = steady(latency_us=220.0)
-        stock = steady(latency_us=100.0), steady(latency_us=200.0)
+        ours = steady(latency_us=2_200.0)
+        stock = steady(latency_us=1_000.0), steady(latency_us=2_000.0)
         self.assertAlmostEqual(1.1, result(ours, *stock).latency_ratio)
         self.assertIsNone(result(ours, steady(), steady()).latency_ratio)
 
-
-def steady(**kwargs):
-    return record(*[1.0] * 60, **kwargs)
+    def test_least_latencies_are_not_compared(self):
+        stock = steady(latency_us=1.0)
+        one = result(steady(latency_us=150.0), stock, stock)
+        self.assertEqual(1.0, one.latency_ratio)
 
 
 class TestSummary(base.TestCase):
