@@ -62,7 +62,7 @@ class TestNovaMigration(testtools.TestCase):
         for one in self.cloud.hosts:
             self.addCleanup(one.stop_agent)
             self.cloud.start_agent(
-                one, slice_policy='gang', pinning_policy='balance'
+                one, slice_policy='none', pinning_policy='balance'
             )
         self.here, self.there = self.cloud.hosts
         if self.host_of(self.member) != self.here.name:
@@ -125,7 +125,9 @@ class TestNovaMigration(testtools.TestCase):
         self.assertEqual(plain.emulator, member.emulator)
         self.assertEqual(set(), self.there.journal())
         # The member arrived with pins of the other host's agent.
-        self.cloud.start_agent(self.there, pinning_policy='balance')
+        self.cloud.start_agent(
+            self.there, slice_policy='none', pinning_policy='balance'
+        )
         self.wait_pinned(self.there)
 
     def use_hook(self) -> None:
@@ -149,7 +151,9 @@ class TestNovaMigration(testtools.TestCase):
         self.assertNotIn(domain_metadata.URI, xml)
         self.assertIn('xmlns:nova=', xml)
         self.restore_with_pins_to_absent_cpus()
-        self.cloud.start_agent(self.there, pinning_policy='balance')
+        self.cloud.start_agent(
+            self.there, slice_policy='none', pinning_policy='balance'
+        )
         self.wait_pinned(self.there)
 
     def restore_with_pins_to_absent_cpus(self) -> None:

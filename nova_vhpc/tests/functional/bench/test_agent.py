@@ -46,7 +46,7 @@ class TestBench(base.BaseTestCase):
                 'sys.exit(driver.run(parser.parse_args()))',
                 *('--vms', '10', '--vcpus', '2', '--seconds', '3'),
                 *('--guests', '2', '--soak', '30', '--json', str(file)),
-                *('--pinning-policy', 'io_pool'),
+                *('--slice-policy', 'atc', '--pinning-policy', 'io_pool'),
             ],
             capture_output=True,
             text=True,
@@ -60,7 +60,7 @@ class TestBench(base.BaseTestCase):
         self.assertEqual(0, result['tick_failures'])
         self.assertGreater(result['writes'], 0)
         self.assertEqual(
-            ('gang', 'io_pool', 'adaptive', True),
+            ('atc', 'io_pool', 'adaptive', True),
             tuple(result[name] for name in PLUGINS),
         )
         self.assertGreater(result['libvirt_us_per_vm'], 0)
