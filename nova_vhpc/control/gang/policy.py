@@ -95,6 +95,9 @@ MAX_CYCLE_US = 1_200_000
 _NO_PLACE = base.VmSlice(
     reason='no windows: it finds no place beside the other VMs'
 )
+_MAY_NOT_PLACE = base.VmSlice(
+    reason='no windows: the agent may not place vCPUs; it needs CAP_SYS_NICE'
+)
 _UNMEASURED = base.VmSlice(
     reason='no windows: its CPU time cannot be measured'
 )
@@ -147,12 +150,13 @@ class GangPolicy:
         self._demand_tracker.advance(vms)
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
         limits = view.limits
-        if (
-            limits.max_shares < max(1, limits.min_shares)
-            or not limits.can_place
-        ):
-            # Windows are played by shares and CPUs; this actuator can't.
+        if limits.max_shares < max(1, limits.min_shares):
+            # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
+        if not limits.can_place:
+            return base.SliceDecision(
+                vms={vm.uuid: _MAY_NOT_PLACE for vm in parallel}
+            )
         # What windows cost such a VM would not be known.
         unmeasured = {
             vm.uuid: _UNMEASURED

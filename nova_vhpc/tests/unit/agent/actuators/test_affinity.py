@@ -19,6 +19,8 @@ import sys
 import unittest
 from unittest import mock
 
+import fixtures
+
 from nova_vhpc.agent.actuators import affinity
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import qemu_process
@@ -141,3 +143,23 @@ class TestReleaseDomain(AffinityTestCase):
         # No thread is found: nothing is done, and nothing raised.
         affinity.release_domain(processes, self.process.pid, (0, 1), now)
         self.assertEqual([{self.first}] * 2, self.in_force())
+
+
+class TestIsAllowed(base.TestCase):
+    def status(self, text):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'status')
+        path.write_text(text)
+        return path
+
+    def test_process_with_cap_sys_nice_may_place_threads(self):
+        self.assertTrue(
+            affinity.is_allowed(self.status('CapEff:\t0000000000800000\n'))
+        )
+
+    def test_process_without_cap_sys_nice_may_not(self):
+        self.assertFalse(
+            affinity.is_allowed(self.status('CapEff:\t000001ffff7fffff\n'))
+        )
+
+    def test_unreadable_status_allows_nothing(self):
+        self.assertFalse(affinity.is_allowed(pathlib.Path('/proc/none')))

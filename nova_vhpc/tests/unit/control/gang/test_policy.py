@@ -148,6 +148,18 @@ class TestParticipants(GangTestCase):
             self.assertGreater(self.part_favoured(windows, uuid), 0)
 
 
+class TestActuator(GangTestCase):
+    def test_agent_that_may_not_place_vcpus_plays_no_windows_and_says_so(self):
+        decision = self.decide(
+            vm('a'),
+            vm('b'),
+            limits=dataclasses.replace(CAN_IDLE, can_place=False),
+        )
+        self.assertIsNone(decision.windows)
+        for uuid in 'ab':
+            self.assertIn('CAP_SYS_NICE', decision.vms[uuid].reason)
+
+
 class TestUnmeasured(GangTestCase):
     """Without measurements the cost of windows would not be known."""
 
