@@ -77,6 +77,9 @@ LASTING_US = 15_000_000
 """VMs that sleep may use this part, or so many CPUs, more than before windows
 were played. If they use more for so long, the host is watched again."""
 
+SERVED = 0.97
+"""Part of the CPUs that a VM wants from which it counts as having them all."""
+
 DOMINANT = 3.0
 """Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
 Beside VMs that are busy and must be served when they wake up, gangs can't."""
@@ -102,7 +105,10 @@ _UNMEASURED = base.VmSlice(
     reason='no windows: its CPU time cannot be measured'
 )
 
-BUSY_SERVERS = base.VmSlice(
+_NEEDLESS = base.VmSlice(
+    reason='needs no windows: no VM that never sleeps competes with it'
+)
+_BUSY_SERVERS = base.VmSlice(
     reason='no windows: they would delay VMs that are busy and sleep at times'
 )
 
@@ -158,7 +164,7 @@ class GangPolicy:
                 vms={vm.uuid: _MAY_NOT_PLACE for vm in parallel}
             )
         # What windows cost such a VM would not be known.
-        unmeasured = {
+        elsewhere = {
             vm.uuid: _UNMEASURED
             for vm in parallel
             if self._demand_tracker.is_unmeasured(vm.uuid)
@@ -179,13 +185,14 @@ class GangPolicy:
         )
         if not gang_list:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=unmeasured)
+            return base.SliceDecision(vms=elsewhere)
         own_weights = fair_share.own_weights(view)
+        demanded_cpus = self._demanded_cpus(vms, view.period_us)
         fair = entitlement.fair_cpus(
             vms,
             own_weights,
             self._usable_cpus.all_cpus,
-            self._demanded_cpus(vms, view.period_us),
+            demanded_cpus,
             view.outside_cpus,
         )
         urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
@@ -205,24 +212,47 @@ class GangPolicy:
             and vm.uuid not in urgent
             and is_cpu_bound(vm.uuid)
         ]
+        # Where all VMs have the CPUs that they want, siblings run together
+        # anyway, as do gangs that compete with nobody who never sleeps.
+        needless = all(
+            fair[uuid] >= SERVED * cpus for uuid, cpus in demanded_cpus.items()
+        ) or (
+            not cpu_bound
+            and (len(rotation.slots) == 1 or len(rotation.served) == 1)
+        )
+        headroom, harmful = float(limits.max_shares), False
+        if cpu_bound:
+            headroom = self._headroom.advance(
+                weights.wakeup_headroom(
+                    own_weights.keys()
+                    - members.keys()
+                    - {vm.uuid for vm in cpu_bound},
+                    own_weights,
+                    self._demand_tracker,
+                    limits,
+                )
+            )
+            harmful = headroom < DOMINANT * max(
+                own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
+            )
         self._measure(
             vms,
             fair,
             members,
-            {vm.uuid for vm in cpu_bound},
+            frozenset((*members, *(vm.uuid for vm in cpu_bound))),
             view.period_us,
         )
-        without = unmeasured | self._without_windows(
+        without = elsewhere | self._without_windows(
             members, rotation, gang_list
         )
-        if not self.feedback.playing or not members:
+        if needless or harmful:
+            if self.feedback.playing:
+                self.feedback.watch_again()
+            reason = _BUSY_SERVERS if harmful else _NEEDLESS
             return base.SliceDecision(
-                vms=without, cpu_shares=self.feedback.shares()
+                vms=without | dict.fromkeys(members, reason)
             )
-        if not cpu_bound and (
-            len(rotation.slots) == 1 or len(rotation.served) == 1
-        ):
-            # Gangs share their CPUs with nobody who never sleeps.
+        if not self.feedback.playing or not members:
             return base.SliceDecision(
                 vms=without, cpu_shares=self.feedback.shares()
             )
@@ -243,23 +273,6 @@ class GangPolicy:
                 vms=without, cpu_shares=self.feedback.shares()
             )
         if cpu_bound:
-            headroom = self._headroom.advance(
-                weights.wakeup_headroom(
-                    own_weights.keys()
-                    - members.keys()
-                    - {vm.uuid for vm in cpu_bound},
-                    own_weights,
-                    self._demand_tracker,
-                    limits,
-                )
-            )
-            if headroom < DOMINANT * max(
-                own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
-            ):
-                return base.SliceDecision(
-                    vms=without | dict.fromkeys(members, BUSY_SERVERS),
-                    cpu_shares=self.feedback.shares(),
-                )
             window_shares = weights.dominant(
                 members.values(),
                 own_weights,
@@ -445,13 +458,16 @@ class GangPolicy:
         vms: Iterable[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         members: Collection[str],
-        cpu_bound: Collection[str],
+        never_sleep: frozenset[str],
         elapsed_us: float,
     ) -> None:
-        """Compare the CPU time that VMs received with their entitlement."""
+        """Compare the CPU time that VMs received with their entitlement.
+
+        :param members: uuids of the members of gangs that may have windows.
+        :param never_sleep: uuids of spinning and of other CPU-bound VMs.
+        """
         in_gangs: dict[str, feedback.Account] = {}
         outside: dict[str, feedback.Account] = {}
-        never_sleep = frozenset(members) | frozenset(cpu_bound)
         for vm in vms:
             sample = vm.sample
             accounts = in_gangs if vm.uuid in members else outside

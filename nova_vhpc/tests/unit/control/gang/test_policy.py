@@ -121,6 +121,12 @@ class TestParticipants(GangTestCase):
         )
         self.assertFalse(decision.vms['w'].by_windows)
 
+    def test_host_with_cpus_for_all_has_no_windows(self):
+        decision = self.decide(vm('a'), vm('b'), others=(hog('h'),), cpus=8)
+        self.assertIsNone(decision.windows)
+        self.assertIsNone(decision.cpu_shares)
+        self.assertIn('needs no windows', decision.vms['a'].reason)
+
     def test_vm_too_light_for_a_window_is_not_in_the_schedule(self):
         # In the schedule it would be idle all the time.
         decision = self.decide(
