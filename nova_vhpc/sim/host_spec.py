@@ -86,7 +86,6 @@ class HostSpec:
 
     :ivar name: name or seed by which the host can be made again.
     :ivar hz: frequency of the kernel's tick.
-    :ivar noise: whether there are short interruptions by the system.
     """
 
     name: str
@@ -95,7 +94,6 @@ class HostSpec:
     loads: tuple[LoadSpec, ...] = ()
     hz: int = 250
     sockets: int = 1
-    noise: bool = True
 
     def topology(self) -> tuple[model.Cpu, ...]:
         """Return the CPUs as the agent sees them."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from nova_vhpc.control import controller
 from nova_vhpc.sim import agent, host_spec
 from nova_vhpc.sim.agenda import Agenda
-from nova_vhpc.sim.host import Host, Noise
+from nova_vhpc.sim.host import Host
 
 SAMPLE_US = 100_000
 
@@ -96,7 +96,6 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         hz=spec.hz,
         seed=seed,
         sockets=spec.sockets,
-        noise=Noise() if spec.noise else None,
     )
     numbers = {}
     for vm in spec.vms:

@@ -69,7 +69,6 @@ def random_host(seed: int) -> HostSpec:
         tuple(draw.loads()),
         hz=chance.choice((250, 1_000)),
         sockets=draw.sockets,
-        noise=chance.random() < 0.7,
     )
 
 

@@ -12,6 +12,8 @@
 
 """Judgement of what VMs receive."""
 
+from unittest import mock
+
 import numpy as np
 
 from nova_vhpc.sim import fairness, measurement, programs
@@ -116,6 +118,39 @@ class TestVmResult(base.TestCase):
         stock = steady(latency_us=1.0)
         one = result(steady(latency_us=150.0), stock, stock)
         self.assertEqual(1.0, one.latency_ratio)
+
+
+class TestCompare(base.TestCase):
+    """Runs of a host, of which each is replaced by what it records."""
+
+    def compare(self, ours, *stock):
+        """Return the result of a VM, and the number of runs."""
+        runs = [ours, *stock]
+        spec = HostSpec('1', 4, (vm(),))
+        with mock.patch.object(
+            fairness.measurement,
+            'measure',
+            side_effect=[measurement.Record({'a': one}) for one in runs],
+        ) as measure:
+            host = fairness.compare(spec, 1, mock.Mock())
+        seeds = {call.args[1] for call in measure.call_args_list}
+        return host.vms[0], measure.call_count, seeds
+
+    def test_two_runs_under_stock_linux_are_enough_if_none_is_harmed(self):
+        one, runs, seeds = self.compare(steady(), steady(), steady())
+        self.assertFalse(one.is_harmed)
+        self.assertEqual((3, 2), (runs, len(seeds)))
+
+    def test_state_of_the_host_that_a_later_run_shows_is_no_harm(self):
+        low = record(*[0.8] * 60)
+        stock = [steady()] * 5 + [low]
+        one, runs, seeds = self.compare(low, *stock)
+        self.assertFalse(one.is_harmed)
+        self.assertEqual((7, 6), (runs, len(seeds)))
+
+    def test_harm_that_no_run_shows_stays(self):
+        one, _, _ = self.compare(record(*[0.8] * 60), *[steady()] * 6)
+        self.assertTrue(one.is_harmed)
 
 
 class TestSummary(base.TestCase):
