@@ -63,6 +63,21 @@ class Weights:
             ]
         return shares
 
+    def seen(self, shares: int) -> tuple[int, ...]:
+        """Return all ``cpu_shares`` that libvirt may report of a write.
+
+        An idle group that ends to be idle has the kernel's default weight,
+        until the next one is written.
+
+        :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
+        """
+        if shares != model.IDLE_SHARES:
+            return (shares,)
+        default = (
+            model.DEFAULT_SHARES_V2 if self._v2 else model.DEFAULT_SHARES_V1
+        )
+        return default, self.reported(shares)
+
     def write(self, guest: guest.Guest, shares: int) -> None:
         """Set the weight of a running guest; the caller holds its lock.
 

@@ -125,9 +125,9 @@ class Writer:
                 is_safe = guest.uses_weight_file and guest.journalled
                 if not is_safe and not self._is_as_expected(guest):
                     return False
-                reported = self._weights.reported(shares)
-                self._ensure_journalled(guest, model.CpuTune(shares=reported))
-                guest.event_history.written_shares.add(reported)
+                for seen in self._weights.seen(shares):
+                    self._ensure_journalled(guest, model.CpuTune(shares=seen))
+                    guest.event_history.written_shares.add(seen)
                 self._weights.write(guest, shares)
                 is_safe = is_safe and guest.uses_weight_file
                 if not is_safe and self._is_misdirected(guest):
