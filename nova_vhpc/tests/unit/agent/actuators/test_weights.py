@@ -241,6 +241,14 @@ class TestIdle(WeightsCase):
         )
         self.assertEqual(0, self.domain.writes)
 
+    def test_default_weight_may_be_seen_before_the_next_weight(self) -> None:
+        # The kernel gives it to a group that ends to be idle.
+        self.assertEqual(
+            (model.DEFAULT_SHARES_V1, 3),
+            self.weights().seen(model.IDLE_SHARES),
+        )
+        self.assertEqual((20,), self.weights().seen(20))
+
     def test_guest_gets_the_least_weight_where_only_libvirt_writes(
         self,
     ) -> None:
