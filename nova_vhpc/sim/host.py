@@ -13,29 +13,15 @@
 """A simulated host: VMs on a kernel's CPU scheduler."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from nova_vhpc.sim import programs
+from nova_vhpc.sim.hosts import DEFAULT_NOISE, Hosts, Noise
 from nova_vhpc.sim.kernel import engine, state
 
 _NS = 1_000
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Noise:
-    """Interrupts and stolen time: each CPU is taken now and then.
-
-    :ivar every_us: mean time between two on one CPU; 0 for none.
-    :ivar lasts_us: mean time that one takes.
-    """
-
-    every_us: float = 5_000.0
-    lasts_us: float = 15.0
-
-
-_DEFAULT_NOISE = Noise()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,13 +66,6 @@ class Counters:
     cpus: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Vm:
-    group: int
-    threads: range
-    program: programs.Program
-
-
 class Host:
     """A host; the same seed and calls give the same results.
 
@@ -100,6 +79,7 @@ class Host:
     :param machine_weight: weight of a group that holds all VMs, as systemd's
         ``machine.slice`` does; None if VMs compete with the host's threads.
     :param max_vms: of all, also of those that ended.
+    :ivar numbers: of its VMs and loads, those that ended included.
     """
 
     def __init__(
@@ -109,44 +89,66 @@ class Host:
         hz: int = 250,
         seed: int = 0,
         sockets: int = 1,
-        noise: Noise | None = _DEFAULT_NOISE,
+        noise: Noise | None = DEFAULT_NOISE,
         switch_us: float = 3.0,
         player: Player | None = None,
         machine_weight: int | None = None,
         max_vms: int | None = None,
     ) -> None:
-        if cpus % sockets:
-            raise ValueError(f'{cpus} CPUs cannot be split over {sockets}')
-        vms = max_vms or 6 * cpus + 32
-        noise = noise or Noise(every_us=0.0)
-        self.cpus = cpus
-        self._state = state.allocate(cpus, 12 * cpus + 128, vms + 2)
-        self._barriers: dict[str, int] = {}
-        self._vms: list[_Vm] = []
+        self._join(
+            Hosts(
+                1,
+                cpus,
+                hz=hz,
+                seed=seed,
+                sockets=sockets,
+                noise=noise,
+                switch_us=switch_us,
+                max_vms=max_vms,
+            ),
+            0,
+            player,
+            machine_weight,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        hosts: Hosts,
+        index: int,
+        *,
+        player: Player | None = None,
+        machine_weight: int | None = None,
+    ) -> Self:
+        """Return one of several hosts that share a clock.
+
+        :param index: its number among them.
+        """
+        host = cls.__new__(cls)
+        host._join(hosts, index, player, machine_weight)
+        return host
+
+    def _join(
+        self,
+        hosts: Hosts,
+        index: int,
+        player: Player | None,
+        machine_weight: int | None,
+    ) -> None:
+        self._hosts = hosts
+        self._index = index
+        self._state = hosts.state
+        self._parent = index
         self._player: int | None = None
-        k: Any = self._state.k[0]
-        k['cpus'] = cpus
-        k['sockets'] = sockets
-        k['per_socket'] = cpus // sockets
-        k['max_threads'] = len(self._state.threads)
-        k['max_barriers'] = len(self._state.barriers)
-        k['tick'] = 1_000_000_000 // hz
-        # sysctl_sched_base_slice, scaled by get_update_sysctl_factor().
-        k['slice'] = 700_000 * (1 + int(np.log2(min(cpus, 8))))
-        k['switch_cost'] = round(switch_us * _NS)
-        k['noise_every'] = round(noise.every_us * _NS)
-        k['noise_lasts'] = round(noise.lasts_us * _NS)
-        self._state.random[0] = np.uint64(seed * 0x9E3779B9 + 12345)
-        self._add_group(0, state.UNIT)
-        self._parent = 0
-        self._run(engine.BOOT)
+        self.cpus = hosts.cpus
+        self.numbers: list[int] = []
         if machine_weight is not None:
-            self._parent = self._add_group(0, machine_weight)
+            self._parent = hosts.add_group(index, index, machine_weight)
         if player is not None:
             self._player = self._add(
                 programs.Serve(0, player.write_us),
                 1,
-                0,
+                index,
                 player.weight,
                 None,
                 None,
@@ -154,17 +156,17 @@ class Host:
 
     @property
     def now_us(self) -> int:
-        return int(self._state.k[0]['now']) // _NS
+        return self._hosts.now_us
 
     @property
     def events(self) -> int:
         """Number of events so far."""
-        return int(self._state.k[0]['events'])
+        return self._hosts.events
 
     @property
     def migrations(self) -> int:
         """Number of moves of threads between CPUs so far."""
-        return int(self._state.k[0]['migrations'])
+        return self._hosts.migrations
 
     def add_vm(
         self,
@@ -185,7 +187,7 @@ class Host:
         :param busy: how many vCPUs run the program; the others sleep.
         :returns: its number.
         """
-        group = self._add_group(self._parent, weight)
+        group = self._hosts.add_group(self._index, self._parent, weight)
         vm = self._add(
             program,
             vcpus,
@@ -198,11 +200,6 @@ class Host:
         if bandwidth is not None:
             self.set_bandwidth(vm, *bandwidth)
         return vm
-
-    @property
-    def vms(self) -> int:
-        """Number of VMs and loads; their numbers begin at 0."""
-        return len(self._vms)
 
     def add_outside_load(
         self,
@@ -220,24 +217,24 @@ class Host:
         :returns: a number as of a VM.
         """
         if grouped:
-            group = self._add_group(0, weight)
+            group = self._hosts.add_group(self._index, self._index, weight)
             return self._add(
                 load, threads, group, state.UNIT, allowed_cpus, None
             )
-        return self._add(load, threads, 0, weight, allowed_cpus, None)
+        return self._add(
+            load, threads, self._index, weight, allowed_cpus, None
+        )
 
     def remove_vm(self, vm: int) -> None:
         """End a VM; its counters stay."""
-        for thread in self._vms[vm].threads:
-            self._run(engine.END, thread)
-        self._update_round(self._vms[vm])
+        self._hosts.end(vm)
 
     def set_weight(self, vm: int, weight: int) -> None:
         """Write ``cpu.shares``; 1,024 is the default.
 
         :raises OSError: ``cpu.idle`` is 1, as on Linux.
         """
-        group = self._vms[vm].group
+        group = self._hosts.vms[vm].group
         if self._state.groups[group]['idle']:
             raise OSError(22, 'cpu.shares cannot be set while cpu.idle is 1')
         self._run(engine.SET_WEIGHT, group, weight)
@@ -245,12 +242,12 @@ class Host:
 
     def set_idle(self, vm: int, idle: bool) -> None:
         """Write ``cpu.idle``; 0 leaves the default weight."""
-        self._run(engine.SET_IDLE, self._vms[vm].group, int(idle))
+        self._run(engine.SET_IDLE, self._hosts.vms[vm].group, int(idle))
         self._charge()
 
     def set_pins(self, vm: int, pins: tuple[frozenset[int], ...]) -> None:
         """Set where each vCPU may run."""
-        for thread, pin in zip(self._vms[vm].threads, pins, strict=True):
+        for thread, pin in zip(self._hosts.vms[vm].threads, pins, strict=True):
             self._state.allowed[thread, :] = False
             self._state.allowed[thread, sorted(pin)] = True
             self._run(engine.REPIN, thread)
@@ -258,7 +255,7 @@ class Host:
 
     def set_bandwidth(self, vm: int, period_us: int, quota_us: int) -> None:
         """Set the quota of each vCPU; 0 or less for none."""
-        for thread in self._vms[vm].threads:
+        for thread in self._hosts.vms[vm].threads:
             self._run(
                 engine.SET_QUOTA, thread, period_us * _NS, quota_us * _NS
             )
@@ -266,14 +263,11 @@ class Host:
 
     def advance(self, until_us: int) -> None:
         """Simulate until a time."""
-        until = until_us * _NS
-        if until < self._state.k[0]['now']:
-            raise ValueError('a simulated host cannot go back in time')
-        self._run(engine.ADVANCE, 0, until)
+        self._hosts.advance(until_us)
 
     def counters(self, vm: int) -> Counters:
         """Return what became of a VM until now."""
-        this = self._vms[vm]
+        this = self._hosts.vms[vm]
         threads = self._state.threads[this.threads.start : this.threads.stop]
         record = self._state.vms[vm]
         if isinstance(this.program, programs.Barrier):
@@ -298,7 +292,7 @@ class Host:
             latency_max_us=max_us,
             requests=int(record['requests']),
             response_us=_percentiles(self._state.responses[vm]),
-            cpus=tuple(threads['cpu'].tolist()),
+            cpus=tuple((threads['cpu'] % self.cpus).tolist()),
         )
 
     def _passed(self, barrier: Any) -> int:
@@ -317,33 +311,23 @@ class Host:
 
     def reset_latencies(self) -> None:
         """Forget the latencies so far, as after a warm-up."""
-        self._state.wakeups[:] = 0
-        self._state.responses[:] = 0
+        self._hosts.reset_latencies()
 
     def stolen_us(self) -> tuple[float, ...]:
         """Return what noise took of each CPU so far."""
-        stolen = self._state.cpus['stolen'] / _NS
+        first = self._index * self.cpus
+        cpus = self._state.cpus[first : first + self.cpus]
+        stolen = cpus['stolen'] / _NS
         return tuple(stolen.tolist())
 
     def _run(
         self, command: int, which: int = 0, value: int = 0, other: int = 0
     ) -> None:
-        engine.run(self._state, command, which, value, other)
+        self._hosts.run(command, which, value, other)
 
     def _charge(self) -> None:
         if self._player is not None:
             self._run(engine.REQUEST, self._player)
-
-    def _add_group(self, parent: int, weight: float) -> int:
-        k: Any = self._state.k[0]
-        number = int(k['groups'])
-        if number >= len(self._state.groups):
-            raise ValueError('too many VMs: see max_vms')
-        self._state.groups[number]['parent'] = parent
-        self._state.groups[number]['weight'] = weight
-        k['groups'] = number + 1
-        self._run(engine.ADD_GROUP, number)
-        return number
 
     def _add(
         self,
@@ -355,105 +339,18 @@ class Host:
         barrier_group: str | None,
         busy: int | None = None,
     ) -> int:
-        k: Any = self._state.k[0]
-        number = len(self._vms)
-        first = int(k['threads'])
-        if first + count > len(self._state.threads):
-            raise ValueError('too many vCPUs for this simulated host')
-        vm = _Vm(group, range(first, first + count), program)
-        self._vms.append(vm)
-        k['threads'] = first + count
-        record = self._state.vms[number]
-        record['barrier'] = -1
-        if isinstance(program, programs.Barrier):
-            record['barrier'] = self._barrier(program, number, barrier_group)
-        for index, thread in enumerate(vm.threads):
-            self._fill(thread, number, vm, busy is None or index < busy)
-            self._state.entities[thread]['weight'] = weight
-            if allowed_cpus is not None:
-                self._state.allowed[thread, :] = False
-                self._state.allowed[thread, sorted(allowed_cpus)] = True
-            self._run(engine.START, thread)
-        self._update_round(vm)
-        if isinstance(program, programs.Serve) and program.interval_us:
-            record['arrival'] = max(
-                1, round(program.interval_us * _NS / (busy or count))
-            )
-            self._run(engine.REQUEST, number)
+        number = self._hosts.add(
+            program,
+            count,
+            self._index,
+            group,
+            weight,
+            allowed_cpus,
+            barrier_group,
+            busy,
+        )
+        self.numbers.append(number)
         return number
-
-    def _barrier(
-        self, program: programs.Barrier, vm: int, name: str | None
-    ) -> int:
-        """Return the number of the VM's, or its cluster's, barrier."""
-        k: Any = self._state.k[0]
-        if name is not None and name in self._barriers:
-            return self._barriers[name]
-        number = int(k['barriers'])
-        k['barriers'] = number + 1
-        barrier = self._state.barriers[number]
-        barrier['at'] = k['now']
-        barrier['head'] = -1
-        barrier['work'] = round(program.work_us * _NS)
-        barrier['spread'] = program.spread
-        barrier['round_ns'] = barrier['work']
-        match program:
-            case programs.Spin():
-                barrier['spin'] = -1
-            case programs.SpinThenBlock():
-                barrier['spin'] = round(program.spin_us * _NS)
-            case programs.Block():
-                barrier['spin'] = 0
-        if name is not None:
-            self._barriers[name] = number
-        return number
-
-    def _update_round(self, vm: _Vm) -> None:
-        """Set how long a round lasts: the longest of all members' works."""
-        number = int(self._state.threads[vm.threads.start]['barrier'])
-        if not isinstance(vm.program, programs.Barrier):
-            return
-        barrier = self._state.barriers[number]
-        members = int(barrier['members'])
-        spread = vm.program.spread
-        if spread > 1.0:
-            factor = sum(1.0 / n for n in range(1, members + 1))
-        else:
-            factor = 1.0 + spread * (members - 1) / (members + 1)
-        barrier['round_ns'] = float(barrier['work']) * factor
-
-    def _fill(self, thread: int, number: int, vm: _Vm, busy: bool) -> None:
-        """Fill the record of a thread that does the VM's program."""
-        record = self._state.threads[thread]
-        record['group'] = vm.group
-        record['vm'] = number
-        record['barrier'] = self._state.vms[number]['barrier']
-        program = vm.program
-        if not busy:
-            record['kind'] = state.ABSENT
-            return
-        match program:
-            case programs.Run():
-                record['kind'] = state.HOG
-            case programs.Sleep():
-                record['kind'] = state.TIMER
-                record['work'] = round(program.run_us * _NS)
-                record['sleep'] = round(program.sleep_us * _NS)
-                record['spread'] = program.spread
-            case programs.Serve():
-                record['kind'] = state.SERVER
-                record['work'] = round(program.service_us * _NS)
-                record['spread'] = program.spread
-            case programs.Io():
-                record['kind'] = state.IO
-                record['work'] = round(program.run_us * _NS)
-                record['sleep'] = round(program.wait_us * _NS)
-                record['spread'] = program.spread
-                record['phase_work'] = round(program.compute_us * _NS)
-                record['phase_io'] = round((program.phase_us or 1e12) * _NS)
-                record['io_each'] = program.events
-            case _:
-                record['kind'] = state.BARRIER
 
 
 def _percentiles(histogram: Any) -> tuple[float, float, float]:

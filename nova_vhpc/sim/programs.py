@@ -17,6 +17,18 @@ has an exponential distribution.
 """
 
 import dataclasses
+import enum
+
+
+class Pattern(enum.Enum):
+    """How the hosts of one program exchange messages between two rounds."""
+
+    BARRIER = 'barrier'
+    """As many steps as the logarithm of the hosts, one message each."""
+    ALL_TO_ALL = 'all-to-all'
+    """Each host sends one to each other, one after the other."""
+    WAVEFRONT = 'wavefront'
+    """From each host to the next, as the sweep of a stencil."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,10 +43,12 @@ class Spin:
     Progress of programs with barriers: barriers passed times ``work_us``.
 
     :ivar work_us: time that each vCPU computes between two barriers.
+    :ivar pattern: of the messages, if its VMs are on several hosts.
     """
 
     work_us: float
     spread: float = 0.1
+    pattern: Pattern = Pattern.BARRIER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class SpinThenBlock:
     work_us: float
     spin_us: float
     spread: float = 0.1
+    pattern: Pattern = Pattern.BARRIER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +70,7 @@ class Block:
 
     work_us: float
     spread: float = 0.1
+    pattern: Pattern = Pattern.BARRIER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class Sensor:
             now_us = self._host.now_us
             run_us = sum(
                 sum(self._host.counters(number).run_us)
-                for number in range(self._host.vms)
+                for number in self._host.numbers
                 if number not in self._vm_numbers
             )
             then_us, before_us = self._outside

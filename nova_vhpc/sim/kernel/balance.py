@@ -15,7 +15,7 @@
 Two levels: the CPUs of a socket (a last-level cache), and the sockets.
 """
 
-from nova_vhpc.sim.kernel import eevdf, load, migrate
+from nova_vhpc.sim.kernel import eevdf, layout, load, migrate
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE
 
@@ -36,7 +36,8 @@ def _bounds(s, cpu, level):
     if level == 0:
         first = cpu // k.per_socket * k.per_socket
         return first, first + k.per_socket, 1
-    return 0, k.cpus, k.per_socket
+    first = layout.first_cpu(s, cpu)
+    return first, first + k.per_host, k.per_socket
 
 
 @inner
@@ -103,7 +104,8 @@ def _pull(s, cpu, source, level, how, imbalance, only_one):
         if s.queues[source].runnable < 2 or imbalance <= 0.0:
             break
         best = -1
-        for t in range(k.threads):
+        t = s.hosts[source // k.per_host].first_thread
+        while t >= 0:
             thread = s.threads[t]
             if (
                 thread.cpu == source
@@ -114,11 +116,12 @@ def _pull(s, cpu, source, level, how, imbalance, only_one):
                 and (best < 0 or thread.last_ran < s.threads[best].last_ran)
             ):
                 best = t
+            t = thread.next_on_host
         if best < 0:
             break
         thread = s.threads[best]
         thread.tried = k.stamp
-        if not s.allowed[best, cpu]:
+        if not layout.may_run(s, best, cpu):
             some_pinned = True
             continue
         all_pinned = False
@@ -151,7 +154,7 @@ def _push(s, cpu, source, level, how):
         and s.domains[cpu, level].failed > tries + 2
         and t >= 0
         and s.threads[t].state == RUNNABLE
-        and s.allowed[t, cpu]
+        and layout.may_run(s, t, cpu)
     ):
         migrate.move_running(s, t, cpu)
         s.domains[cpu, level].failed = 0
@@ -241,7 +244,7 @@ def _domain(s, cpu, level, newly_idle):
                 s.domains[begin, 0].imbalanced = some_pinned and not moved
             if moved:
                 domain.failed = 0
-                domain.interval = k.per_socket if level == 0 else k.cpus
+                domain.interval = k.per_socket if level == 0 else k.per_host
                 return True
             if not pinned:
                 if not newly_idle:
@@ -250,7 +253,7 @@ def _domain(s, cpu, level, newly_idle):
                 return False
     # out_balanced, out_all_pinned
     domain.failed = 0
-    longest = 2 * (k.per_socket if level == 0 else k.cpus)
+    longest = 2 * (k.per_socket if level == 0 else k.per_host)
     if (pinned and domain.interval < MAX_PINNED_INTERVAL_MS) or (
         domain.interval < longest
     ):
@@ -276,7 +279,7 @@ def periodic(s, cpu):
         jiffies = (interval_ms * hz + 999) // 1_000
         if busy:
             jiffies -= 1
-        jiffies = min(max(1, jiffies), max(1, hz * k.cpus // 10))
+        jiffies = min(max(1, jiffies), max(1, hz * k.per_host // 10))
         if jiffy - domain.last >= jiffies:
             _domain(s, cpu, level, False)
             domain.last = jiffy

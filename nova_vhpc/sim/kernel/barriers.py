@@ -17,11 +17,17 @@ while, or for ever, then sleeps. Between two changes of who executes, nothing
 happens that the scheduler could see unless a member goes to sleep, so that
 rounds are counted in one step: programs that meet every few microseconds cost
 no more than others.
+
+Where members are on several hosts, the last arrival's message is under way for
+a while, its *flight*: nobody computes meanwhile, whoever executes spins.
 """
 
 from nova_vhpc.sim.kernel import chance, timers
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import NEVER
+
+#: Times of flight are even from mean - spread * mean to mean + spread * mean.
+FLIGHT_SPREAD = 0.25
 
 
 @inner
@@ -34,11 +40,15 @@ def _new_round(s, b):
         thread.work_left = chance.around(s, barrier.work, barrier.spread)
         thread.spun = 0
         t = s.member[t]
+    if barrier.flight > 0:
+        barrier.flight_left = chance.around(s, barrier.flight, FLIGHT_SPREAD)
+        if barrier.loss > 0.0 and chance.uniform(s) < barrier.loss:
+            barrier.flight_left += barrier.resend
 
 
 @inner
 def _longest(s, b):
-    """Return in what time the round ends, or NEVER if it does not."""
+    """Return in what time all have come, or NEVER if they do not."""
     longest = 0
     t = s.barriers[b].head
     while t >= 0:
@@ -55,10 +65,33 @@ def _longest(s, b):
 def _quiet(s, b):
     """Return whether rounds pass of which the scheduler sees nothing."""
     barrier = s.barriers[b]
-    return barrier.executing == barrier.members and (
-        barrier.spin < 0
-        or barrier.spin > 2.0 * min(barrier.spread, 4.0) * barrier.work
-    )
+    if barrier.executing != barrier.members:
+        return False
+    if barrier.spin < 0:
+        return True
+    wait = 2.0 * min(barrier.spread, 4.0) * barrier.work
+    if barrier.flight > 0:
+        wait += (1.0 + FLIGHT_SPREAD) * barrier.flight
+        if barrier.loss > 0.0:
+            return False
+    return barrier.spin > wait
+
+
+@inner
+def _wait_for_message(s, b, computed, passed):
+    """Have members spin in a round that time did not end.
+
+    :param computed: in what time the last one had come.
+    """
+    barrier = s.barriers[b]
+    barrier.flight_left -= passed - computed
+    t = barrier.head
+    while t >= 0:
+        thread = s.threads[t]
+        if thread.executing:
+            thread.spun += passed - thread.work_left
+        thread.work_left = 0
+        t = s.member[t]
 
 
 @inner
@@ -80,7 +113,10 @@ def advance(s, b):
                         thread.spun += min(-rest, passed)
                 t = s.member[t]
             return
-        passed -= longest
+        if longest + barrier.flight_left > passed:
+            _wait_for_message(s, b, longest, passed)
+            return
+        passed -= longest + barrier.flight_left
         _new_round(s, b)
         if barrier.blocked:
             barrier.released = True
@@ -98,6 +134,8 @@ def watch(s, b):
         timers.arm(s, timers.barrier_timer(s, b), NEVER)
         return
     soonest = _longest(s, b)
+    if soonest < NEVER:
+        soonest += barrier.flight_left
     t = barrier.head
     while t >= 0:
         thread = s.threads[t]

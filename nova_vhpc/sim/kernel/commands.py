@@ -17,6 +17,7 @@ from nova_vhpc.sim.kernel import (
     chance,
     eevdf,
     execution,
+    layout,
     migrate,
     switch,
     timers,
@@ -54,24 +55,43 @@ def boot(s):
             )
         for level in range(2):
             domain = s.domains[cpu, level]
-            domain.interval = k.per_socket if level == 0 else k.cpus
+            domain.interval = k.per_socket if level == 0 else k.per_host
             domain.last = -int(chance.uniform(s) * domain.interval)
+
+
+@inner
+def _cpus_of(s, g):
+    """Return the CPUs of a group's host."""
+    per_host = s.k[0].per_host
+    first = s.groups[g].host * per_host
+    return range(first, first + per_host)
 
 
 @inner
 def add_group(s, g):
     """Prepare the queues of a group whose record is filled."""
     k = s.k[0]
-    for cpu in range(k.cpus):
-        q = g * k.cpus + cpu
+    for cpu in _cpus_of(s, g):
+        q = layout.queue_of(s, g, cpu)
         queue = s.queues[q]
         queue.head = queue.curr = -1
         queue.load_at = k.now
         entity = s.entities[k.max_threads + q]
         entity.mine = q
-        entity.queue = s.groups[g].parent * k.cpus + cpu
+        entity.queue = layout.queue_of(s, s.groups[g].parent, cpu)
         entity.weight = s.groups[g].weight
         entity.runnable_at = k.now
+
+
+@inner
+def _add_to_host(s, t):
+    host = s.hosts[s.groups[s.threads[t].group].host]
+    if host.first_thread < 0:
+        host.first_thread = t
+    else:
+        s.threads[host.last_thread].next_on_host = t
+    host.last_thread = t
+    s.threads[t].next_on_host = -1
 
 
 @inner
@@ -85,10 +105,10 @@ def start_thread(s, t):
     entity.runnable_at = k.now
     best = -1
     fewest = 0.0
-    for cpu in range(k.cpus):
-        if s.allowed[t, cpu]:
+    for cpu in _cpus_of(s, thread.group):
+        if layout.may_run(s, t, cpu):
             # VMs of many vCPUs start one on each CPU.
-            own = s.queues[thread.group * k.cpus + cpu].runnable
+            own = s.queues[layout.queue_of(s, thread.group, cpu)].runnable
             count = (
                 s.queues[cpu].runnable + 0.5 * own + 0.4 * chance.uniform(s)
             )
@@ -96,7 +116,8 @@ def start_thread(s, t):
                 best = cpu
                 fewest = count
     thread.cpu = best
-    entity.queue = thread.group * k.cpus + best
+    _add_to_host(s, t)
+    entity.queue = layout.queue_of(s, thread.group, best)
     thread.woken_at = -1
     thread.request_at = -1
     thread.wait_since = k.now
@@ -177,11 +198,10 @@ def set_weight(s, g, weight):
 
     No CPU chooses anew at once: the weights take effect at its next tick.
     """
-    k = s.k[0]
     s.groups[g].weight = weight
-    for cpu in range(k.cpus):
+    for cpu in _cpus_of(s, g):
         eevdf.update_curr(s, cpu)
-        eevdf.update_weights(s, g * k.cpus + cpu)
+        eevdf.update_weights(s, layout.queue_of(s, g, cpu))
 
 
 @inner
@@ -196,9 +216,9 @@ def set_idle(s, g, idle):
         return
     group.idle = idle
     group.weight = 1024.0
-    for cpu in range(k.cpus):
+    for cpu in _cpus_of(s, g):
         eevdf.update_curr(s, cpu)
-        q = g * k.cpus + cpu
+        q = layout.queue_of(s, g, cpu)
         threads = s.queues[q].runnable
         s.queues[q].runnable_idle = threads if idle else 0
         above = q
@@ -212,7 +232,7 @@ def set_idle(s, g, idle):
 def repin(s, t):
     """Move a thread if it is on a CPU where it may be no longer."""
     thread = s.threads[t]
-    if s.allowed[t, thread.cpu]:
+    if layout.may_run(s, t, thread.cpu):
         return
     if s.entities[t].delayed:
         eevdf.drop_delayed(s, t)

@@ -16,7 +16,7 @@
 RUN_TO_PARITY, DELAY_DEQUEUE, DELAY_ZERO.
 """
 
-from nova_vhpc.sim.kernel import load
+from nova_vhpc.sim.kernel import layout, load
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import THROTTLED, UNIT
 
@@ -58,7 +58,7 @@ def eligible(s, q, e):
 def set_current(s, t, running):
     """Mark a thread's entities as running in their queues, or unmark them."""
     k = s.k[0]
-    q = s.threads[t].group * k.cpus + s.threads[t].cpu
+    q = layout.queue_of(s, s.threads[t].group, s.threads[t].cpu)
     e = t
     while True:
         if running:
@@ -259,11 +259,11 @@ def earliest(s, q):
 def _count(s, t, change):
     """Count a runnable thread in or out, and update the groups' weights."""
     k = s.k[0]
-    q = s.threads[t].group * k.cpus + s.threads[t].cpu
+    q = layout.queue_of(s, s.threads[t].group, s.threads[t].cpu)
     idle = False
     bottom = q
     while True:
-        if s.groups[q // k.cpus].idle:
+        if s.groups[layout.group_of(s, q)].idle:
             idle = True
         s.queues[q].runnable += change
         if idle:
@@ -281,7 +281,7 @@ def enqueue(s, t, initial):
     thread = s.threads[t]
     update_curr(s, thread.cpu)
     e = t
-    q = thread.group * k.cpus + thread.cpu
+    q = layout.queue_of(s, thread.group, thread.cpu)
     if s.entities[t].delayed:
         # requeue_delayed_entity(): DELAY_ZERO takes a positive lag away.
         load.update_entity(s, t)
@@ -363,7 +363,8 @@ def dequeue(s, t, sleep):
 def drop_delayed(s, t):
     """Take a thread out that sleeps but is still in a queue."""
     _take_out(s, t, True, True)
-    update_weights(s, s.threads[t].group * s.k[0].cpus + s.threads[t].cpu)
+    thread = s.threads[t]
+    update_weights(s, layout.queue_of(s, thread.group, thread.cpu))
 
 
 @inner

@@ -18,6 +18,7 @@ from nova_vhpc.sim.kernel import (
     chance,
     eevdf,
     execution,
+    layout,
     timers,
     wakeup,
 )
@@ -42,7 +43,8 @@ def tick(s, cpu):
     t = this.curr
     if t >= 0:
         eevdf.update_curr(s, cpu)
-        eevdf.update_weights(s, s.threads[t].group * k.cpus + cpu)
+        q = layout.queue_of(s, s.threads[t].group, cpu)
+        eevdf.update_weights(s, q)
     balance.periodic(s, cpu)
 
 
@@ -73,7 +75,11 @@ def barrier(s, b):
     waker = -1
     t = this.head
     while t >= 0:
-        if s.threads[t].executing and s.threads[t].work_left > 0:
+        if (
+            s.threads[t].executing
+            and s.threads[t].work_left > 0
+            and this.flight == 0
+        ):
             waker = s.threads[t].cpu
         t = s.member[t]
     barriers.advance(s, b)
@@ -121,11 +127,10 @@ def request(s, v):
             timers.request_timer(s, v),
             k.now + chance.exponential(s, vm.arrival),
         )
-    for t in range(k.threads):
+    for t in range(vm.begin, vm.end):
         thread = s.threads[t]
         if (
-            thread.vm == v
-            and thread.kind == SERVER
+            thread.kind == SERVER
             and thread.state == SLEEPING
             and thread.request_at < 0
         ):

@@ -18,6 +18,7 @@ not in steps of 1,024 us.
 
 import math
 
+from nova_vhpc.sim.kernel import layout
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import IDLE_WEIGHT, MIN_WEIGHT
 
@@ -40,7 +41,7 @@ def update_queue(s, q):
             )
         queue.load_at = now
     if queue.contributed != queue.load_avg:
-        group = s.groups[q // s.k[0].cpus]
+        group = s.groups[layout.group_of(s, q)]
         group.load_avg += queue.load_avg - queue.contributed
         queue.contributed = queue.load_avg
 
@@ -66,7 +67,7 @@ def update_entity(s, e):
 def group_weight(s, q):
     """Return the weight of the entity of a queue (``calc_group_shares``)."""
     queue = s.queues[q]
-    group = s.groups[q // s.k[0].cpus]
+    group = s.groups[layout.group_of(s, q)]
     weight = IDLE_WEIGHT if group.idle else group.weight
     load = max(queue.load, queue.load_avg)
     whole = group.load_avg - queue.contributed + load
@@ -95,7 +96,7 @@ def hierarchical_load(s, q):
 @inner
 def thread_load(s, t):
     """Return what a thread adds to its CPU's load (``task_h_load``)."""
-    q = s.threads[t].group * s.k[0].cpus + s.threads[t].cpu
+    q = layout.queue_of(s, s.threads[t].group, s.threads[t].cpu)
     update_queue(s, q)
     load = hierarchical_load(s, q)
     part = s.entities[t].weight * update_entity(s, t)

@@ -12,7 +12,7 @@
 
 """Migration of threads from CPU to CPU, with their lag and load average."""
 
-from nova_vhpc.sim.kernel import eevdf, execution, load
+from nova_vhpc.sim.kernel import eevdf, execution, layout, load
 from nova_vhpc.sim.kernel.compiled import inner
 
 
@@ -22,7 +22,7 @@ def move(s, t, cpu):
     k = s.k[0]
     thread = s.threads[t]
     eevdf.update_curr(s, thread.cpu)
-    old = thread.group * k.cpus + thread.cpu
+    old = layout.queue_of(s, thread.group, thread.cpu)
     on = s.entities[t].on
     if on:
         eevdf.dequeue(s, t, False)
@@ -39,7 +39,7 @@ def move(s, t, cpu):
 def detach(s, t):
     """Take a thread's load average along (``detach_entity_load_avg``)."""
     k = s.k[0]
-    q = s.threads[t].group * k.cpus + s.threads[t].cpu
+    q = layout.queue_of(s, s.threads[t].group, s.threads[t].cpu)
     part = s.entities[t].weight * load.update_entity(s, t)
     load.update_queue(s, q)
     queue = s.queues[q]
@@ -66,7 +66,7 @@ def detach(s, t):
 def attach(s, t):
     """Give a thread's load average to its new CPU."""
     k = s.k[0]
-    q = s.threads[t].group * k.cpus + s.threads[t].cpu
+    q = layout.queue_of(s, s.threads[t].group, s.threads[t].cpu)
     part = s.entities[t].weight * load.update_entity(s, t)
     fraction = s.entities[t].runnable
     load.update_queue(s, q)

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The arrays that hold a simulated host.
+"""The arrays that hold the simulated hosts.
 
 Times are integers in nanoseconds, virtual times floats in nanoseconds of a
 thread of weight 1,024. A *queue* is the kernel's ``cfs_rq``: one per group and
-CPU, number ``group * cpus + cpu``; group 0 is the root. An *entity* is its
+CPU of the group's host, numbered by ``layout``. An *entity* is its
 ``sched_entity``: entity ``t`` is thread ``t``; entity ``MAX_THREADS + q``
 stands for queue ``q`` in the queue of the parent group.
 """
@@ -45,6 +45,7 @@ KERNEL = np.dtype(
     [
         ('now', _i),
         ('cpus', _i),
+        ('per_host', _i),
         ('threads', _i),
         ('groups', _i),
         ('barriers', _i),
@@ -75,6 +76,8 @@ CPU = np.dtype(
         ('stolen', _i),
     ]
 )
+#: The first and the last of a host's threads.
+HOST = np.dtype([('first_thread', _i), ('last_thread', _i)])
 #: A scheduling domain of one CPU: its socket, or the whole host.
 DOMAIN = np.dtype(
     [
@@ -117,7 +120,13 @@ ENTITY = np.dtype(
     ]
 )
 GROUP = np.dtype(
-    [('parent', _i), ('weight', _f), ('idle', _b), ('load_avg', _f)]
+    [
+        ('parent', _i),
+        ('host', _i),
+        ('weight', _f),
+        ('idle', _b),
+        ('load_avg', _f),
+    ]
 )
 THREAD = np.dtype(
     [
@@ -126,6 +135,7 @@ THREAD = np.dtype(
         ('group', _i),
         ('vm', _i),
         ('cpu', _i),
+        ('next_on_host', _i),
         ('barrier', _i),
         ('executing', _b),
         ('blocked', _b),
@@ -168,12 +178,18 @@ BARRIER_TYPE = np.dtype(
         ('spin', _i),
         ('passed', _i),
         ('round_ns', _f),
+        ('flight', _i),
+        ('flight_left', _i),
+        ('loss', _f),
+        ('resend', _i),
         ('released', _b),
     ]
 )
 VM = np.dtype(
     [
         ('barrier', _i),
+        ('begin', _i),
+        ('end', _i),
         ('arrival', _i),
         ('queued', _i),
         ('first', _i),
@@ -185,11 +201,13 @@ VM = np.dtype(
 
 
 class State(NamedTuple):
-    """One simulated host; a tuple, because Numba caches functions of tuples.
+    """Simulated hosts of one clock.
+
+    A tuple, because Numba caches functions of tuples.
 
     :ivar k: one record of :data:`KERNEL`.
     :ivar domains: by CPU and level (0: socket, 1: host).
-    :ivar allowed: by thread and CPU.
+    :ivar allowed: by thread and CPU, of which the first of the host is 0.
     :ivar member: next member of a thread's barrier, by thread.
     :ivar heap: timers as a binary heap of their numbers.
     :ivar due: time of each timer.
@@ -200,6 +218,7 @@ class State(NamedTuple):
     """
 
     k: Any
+    hosts: Any
     cpus: Any
     domains: Any
     queues: Any
@@ -221,20 +240,30 @@ class State(NamedTuple):
     arrivals: Any
 
 
-def allocate(cpus: int, max_threads: int, max_groups: int) -> State:
-    """Return the arrays of an empty host."""
+def allocate(
+    hosts: int, per_host: int, max_threads: int, max_groups: int
+) -> State:
+    """Return the arrays of empty hosts.
+
+    :param per_host: number of CPUs of each host.
+    :param max_threads: of all hosts together.
+    :param max_groups: of all hosts together, root groups included.
+    """
+    cpus = hosts * per_host
+    queues = max_groups * per_host
     timers = 2 * cpus + 3 * max_threads + 2 * max_groups
     return State(
         k=np.zeros(1, KERNEL),
+        hosts=np.full(hosts, -1, HOST),
         cpus=np.zeros(cpus, CPU),
         domains=np.zeros((cpus, 2), DOMAIN),
-        queues=np.zeros(max_groups * cpus, QUEUE),
-        entities=np.zeros(max_threads + max_groups * cpus, ENTITY),
+        queues=np.zeros(queues, QUEUE),
+        entities=np.zeros(max_threads + queues, ENTITY),
         groups=np.zeros(max_groups, GROUP),
         threads=np.zeros(max_threads, THREAD),
         barriers=np.zeros(max_groups, BARRIER_TYPE),
         vms=np.zeros(max_groups, VM),
-        allowed=np.ones((max_threads, cpus), np.bool_),
+        allowed=np.ones((max_threads, per_host), np.bool_),
         member=np.full(max_threads, -1, np.int64),
         heap=np.zeros(timers, np.int64),
         size=np.zeros(1, np.int64),

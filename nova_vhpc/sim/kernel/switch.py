@@ -12,7 +12,7 @@
 
 """Switches from one thread to the next, and preemption by wake-ups."""
 
-from nova_vhpc.sim.kernel import balance, chance, eevdf, execution
+from nova_vhpc.sim.kernel import balance, chance, eevdf, execution, layout
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE, THROTTLED
 
@@ -72,7 +72,7 @@ def is_idle(s, e):
     """Return whether an entity stands for an idle group (``se_is_idle``)."""
     if e < s.k[0].max_threads:
         return False
-    return s.groups[s.entities[e].mine // s.k[0].cpus].idle
+    return s.groups[layout.group_of(s, s.entities[e].mine)].idle
 
 
 @inner

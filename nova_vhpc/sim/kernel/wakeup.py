@@ -12,7 +12,14 @@
 
 """Sleep and wake-up of threads, and which CPU a woken thread gets."""
 
-from nova_vhpc.sim.kernel import balance, eevdf, execution, migrate, switch
+from nova_vhpc.sim.kernel import (
+    balance,
+    eevdf,
+    execution,
+    layout,
+    migrate,
+    switch,
+)
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import RUNNABLE, SLEEPING
 
@@ -30,7 +37,7 @@ def sleep(s, t):
 @inner
 def _free(s, t, cpu):
     """Return whether a thread may run on a CPU that is as good as idle."""
-    return s.allowed[t, cpu] and (
+    return layout.may_run(s, t, cpu) and (
         eevdf.cpu_idle(s, cpu) or eevdf.only_idle_groups(s, cpu)
     )
 
@@ -40,8 +47,9 @@ def first_allowed(s, t):
     """Return the allowed CPU of the least threads."""
     k = s.k[0]
     best = -1
-    for cpu in range(k.cpus):
-        if s.allowed[t, cpu] and (
+    first = layout.first_cpu(s, s.threads[t].cpu)
+    for cpu in range(first, first + k.per_host):
+        if layout.may_run(s, t, cpu) and (
             best < 0 or s.queues[cpu].runnable < s.queues[best].runnable
         ):
             best = cpu
@@ -53,10 +61,10 @@ def choose_cpu(s, t, waker):
     """Return the CPU for a woken thread (``select_task_rq_fair``)."""
     k = s.k[0]
     previous = s.threads[t].cpu
-    if not s.allowed[t, previous]:
+    if not layout.may_run(s, t, previous):
         return first_allowed(s, t)
     target = previous
-    if waker >= 0 and waker != previous and s.allowed[t, waker]:
+    if waker >= 0 and waker != previous and layout.may_run(s, t, waker):
         # wake_affine(): to the waker if that is idle, or the less loaded.
         same = waker // k.per_socket == previous // k.per_socket
         if eevdf.cpu_idle(s, waker) and same:
