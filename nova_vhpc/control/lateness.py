@@ -15,6 +15,11 @@
 ENOUGH_BORDERS = 10
 """Number of borders before the mean is meaningful."""
 
+FIRST_BORDERS = 5
+"""Number of first borders that are not counted: at these the control groups
+and threads of all guests are looked up, which takes longer than any later
+border."""
+
 MEMORY_BORDERS = 100
 """Number of borders over which the mean runs."""
 
@@ -22,8 +27,9 @@ MEMORY_BORDERS = 100
 class MeanLateness:
     """Running mean of the time from a border until its last write is done.
 
-    :ivar borders: number of borders that were counted.
-    :ivar mean_us: running mean, in microseconds; 0 before the first border.
+    :ivar borders: number of borders so far.
+    :ivar mean_us: running mean, in microseconds; 0 before a border was
+        counted.
     """
 
     def __init__(self) -> None:
@@ -31,11 +37,11 @@ class MeanLateness:
         self.mean_us = 0.0
 
     def add(self, late_us: float) -> None:
-        """Count one border."""
+        """Take in one border."""
         self.borders += 1
-        self.mean_us += (late_us - self.mean_us) / min(
-            self.borders, MEMORY_BORDERS
-        )
+        counted = min(self.borders - FIRST_BORDERS, MEMORY_BORDERS)
+        if counted > 0:
+            self.mean_us += (late_us - self.mean_us) / counted
 
     @property
     def known_us(self) -> float:

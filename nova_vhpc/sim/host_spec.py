@@ -32,6 +32,7 @@ class VmSpec:
     :ivar cluster: its virtual cluster.
     :ivar coupled: whether the members of its cluster wait for each other at
         their barriers, and not only the vCPUs of each.
+    :ivar paradigm: how its program communicates, as its flavor says.
     :ivar weight: ``cpu_shares``.
     :ivar quota_us: CPU time of each vCPU per :data:`PERIOD_US`.
     :ivar allowed_cpus: CPUs that it is bound to; None for all.
@@ -48,6 +49,7 @@ class VmSpec:
     opted_in: bool = False
     cluster: str | None = None
     coupled: bool = False
+    paradigm: model.Paradigm = model.Paradigm.MPI
     weight: int = DEFAULT_WEIGHT
     quota_us: int | None = None
     allowed_cpus: frozenset[int] | None = None

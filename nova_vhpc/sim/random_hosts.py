@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from nova_vhpc.control import model
 from nova_vhpc.sim import host_spec, programs
 from nova_vhpc.sim.host_spec import HostSpec, LoadSpec, VmSpec
 
@@ -133,10 +134,21 @@ class _Draw:
         )
         members = chance.choice(MEMBERS)
         coupled = members > 1 and chance.random() < 0.5
+        paradigm = model.Paradigm.OPENMP
         if coupled:
             kind += ', with its peers'
+            paradigm = model.Paradigm.MPI
         vm = self._set_up(
-            VmSpec(name, kind, program, size, True, name, coupled)
+            VmSpec(
+                name,
+                kind,
+                program,
+                size,
+                opted_in=True,
+                cluster=name,
+                coupled=coupled,
+                paradigm=paradigm,
+            )
         )
         for member in range(1, members + 1):
             yield dataclasses.replace(vm, name=f'{name}.{member}')

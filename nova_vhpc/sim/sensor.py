@@ -133,6 +133,7 @@ class Sensor:
                     vm.vcpus,
                     workload=model.Workload.PARALLEL,
                     cluster=vm.cluster,
+                    paradigm=vm.paradigm,
                     repin=vm.repin,
                     allowed_cpus=vm.allowed_cpus,
                     original=self.original(vm),

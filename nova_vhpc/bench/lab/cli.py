@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     )
     claim_rounds = min(scheme.m, INTERVAL_ROUNDS if args.all else 5)
     timing = dataclasses.replace(
-        runner.Timing(settle_s=3.5, measure_s=3.0, alone_s=0.4)
+        runner.Timing(settle_s=7.0, measure_s=3.0, alone_s=0.4)
         if args.quick
         else runner.Timing(),
         max_other_load=args.max_other_load,

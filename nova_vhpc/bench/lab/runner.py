@@ -30,12 +30,16 @@ from nova_vhpc.bench.lab import figures, kbest, mixes, policies, rounds
 from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.testbed.image import GuestImage
 
+STOCK_SETTLE_S = 1.0
+"""Time after which stock Linux has forgotten the policy before."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timing:
     """Lengths of the measurements, in seconds.
 
-    :ivar settle_s: time between the start of a policy and its measurement.
+    :ivar settle_s: time between the start of a policy and its measurement. The
+        agent watches the guests for some seconds before it plays windows.
     :ivar measure_s: one measurement of a policy.
     :ivar alone_s: one measurement of a cluster alone. There is one before and
         after each policy; the best one of a round counts.
@@ -43,7 +47,7 @@ class Timing:
         round counts.
     """
 
-    settle_s: float = 2.0
+    settle_s: float = 8.0
     measure_s: float = 4.0
     alone_s: float = 0.7
     max_other_load: float = 0.1
@@ -217,7 +221,7 @@ def _measure_policy(
                 guest_set.overhead_group,
             )
             stack.enter_context(agent)
-        time.sleep(timing.settle_s)
+        time.sleep(STOCK_SETTLE_S if options is None else timing.settle_s)
         if guest_set.web is not None:
             guest_set.web.take()
         before = guest_set.cpu_seconds()

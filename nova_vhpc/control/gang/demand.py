@@ -162,10 +162,13 @@ class DemandTracker:
             state.judge()
         self._vms = current
 
-    def is_spinning(self, uuid: str) -> bool:
-        """Return whether all vCPUs of a VM want to run all of the time."""
+    def is_spinning(self, uuid: str) -> bool | None:
+        """Return whether all vCPUs of a VM want to run all of the time.
+
+        :returns: None if that is not known yet.
+        """
         state = self._vms[uuid]
-        return not state.unmeasured and bool(state.spinning)
+        return False if state.unmeasured else state.spinning
 
     def is_unmeasured(self, uuid: str) -> bool:
         """Return whether the host could not measure a VM."""

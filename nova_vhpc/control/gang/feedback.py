@@ -53,13 +53,14 @@ others; what all lack alike is not their doing."""
 LEAST_ON_STOCK = 0.95
 """Least part that a VM is believed to receive under stock Linux."""
 
-MOST_DEBT_S = 0.6
+MOST_DEBT_S = 1.2
 DEBT_HORIZON_S = 20.0
 """A debt is the CPU time that a VM lacks, in seconds of its entitlement; it is
 forgotten with this time constant, and bounded."""
 
-PAUSE_PER_S = 0.5
-"""Pause correction for each second of debt."""
+PAUSE_PER_S = 1.0
+"""Pause correction for each second of debt, as a part of what pauses should
+have. More would overshoot: what a pause gave is known a rotation later."""
 
 SHARE_PER_S = 0.3
 """Share correction for each second of debt."""
@@ -193,7 +194,8 @@ class Feedback:
                 self.playing = True
                 self.reason = ''
             return
-        self._steer(elapsed_us, gangs, outside)
+        of_outside = sum(account.entitled for account in outside.values())
+        self._steer(elapsed_us, gangs, outside, of_outside / entitled)
 
     def watch_again(self) -> None:
         """Watch the host without windows, before these are played again."""
@@ -223,10 +225,13 @@ class Feedback:
         elapsed_us: float,
         gangs: Iterable[str],
         outside: Iterable[str],
+        pause_part: float,
     ) -> None:
         if outside:
-            self.pause_correction = PAUSE_PER_S * (
-                self._largest_debt_s(outside) - self._largest_debt_s(gangs)
+            self.pause_correction = (
+                PAUSE_PER_S
+                * pause_part
+                * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
             )
         self.missing = max(
             (one.missing for one in self._received.values()), default=0.0

@@ -11,11 +11,19 @@
 # under the License.
 """Which parallel VMs form gangs."""
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nova_vhpc.control.gang import matrix
+
+TOO_WIDE = 'no windows: it has more vCPUs than CPUs that it may use'
+CLUSTER_TOO_WIDE = (
+    'no windows: the members of its cluster do not fit side by side here'
+)
+ONE_VCPU = 'needs no windows: it has no other vCPU to run together with'
+"""Reasons why a spinning VM is in no gang."""
 
 
 class Member(NamedTuple):
@@ -104,3 +112,26 @@ def form(candidates: Iterable[Candidate]) -> list[Gang]:
         ),
         key=lambda gang: gang.key,
     )
+
+
+def left_out(
+    candidates: Sequence[Candidate], gangs: Iterable[Gang]
+) -> dict[str, str]:
+    """Return why spinning VMs are in no gang, by uuid."""
+    in_gangs = {member.uuid for gang in gangs for member in gang.members}
+    widths: collections.Counter[str | None] = collections.Counter()
+    for one in candidates:
+        widths[one.cluster or one.member.uuid] += one.member.vcpus
+    reasons: dict[str, str] = {}
+    for one in candidates:
+        member = one.member
+        if member.uuid in in_gangs:
+            continue
+        if member.vcpus > len(member.cpus):
+            reason = TOO_WIDE
+        elif widths[one.cluster or member.uuid] == 1 or not one.spans_vms:
+            reason = ONE_VCPU
+        else:
+            reason = CLUSTER_TOO_WIDE
+        reasons[member.uuid] = reason
+    return reasons

@@ -67,7 +67,7 @@ SMALL_CHANGE = 0.02
 change of demand would make a new schedule."""
 
 SMALL_CORRECTION = 0.004
-HELD_PERIODS = 15
+HELD_PERIODS = 5
 """Smaller corrections of a window's part are left, and others are made after
 this many control periods only: each new schedule disturbs the rotation."""
 
@@ -107,6 +107,9 @@ _UNMEASURED = base.VmSlice(
 
 _NEEDLESS = base.VmSlice(
     reason='needs no windows: no VM that never sleeps competes with it'
+)
+_NOT_SPINNING = base.VmSlice(
+    reason='needs no windows: its vCPUs sleep, or reach their quota, at times'
 )
 _BUSY_SERVERS = base.VmSlice(
     reason='no windows: they would delay VMs that are busy and sleep at times'
@@ -163,29 +166,22 @@ class GangPolicy:
             return base.SliceDecision(
                 vms={vm.uuid: _MAY_NOT_PLACE for vm in parallel}
             )
-        # What windows cost such a VM would not be known.
-        elsewhere = {
-            vm.uuid: _UNMEASURED
-            for vm in parallel
-            if self._demand_tracker.is_unmeasured(vm.uuid)
+        without: dict[str, base.VmSlice] = {}
+        for vm in parallel:
+            # What windows cost such a VM would not be known.
+            if self._demand_tracker.is_unmeasured(vm.uuid):
+                without[vm.uuid] = _UNMEASURED
+            elif self._demand_tracker.is_spinning(vm.uuid) is False:
+                without[vm.uuid] = _NOT_SPINNING
+        candidates = self._candidates(parallel, context.in_io_pool)
+        gang_list = self._gangs(candidates)
+        without |= {
+            uuid: base.VmSlice(reason=reason)
+            for uuid, reason in gangs.left_out(candidates, gang_list).items()
         }
-        is_spinning = self._demand_tracker.is_spinning
-        gang_list = self._gangs(
-            [
-                gangs.Candidate(
-                    vm.cluster,
-                    vm.paradigm != model.Paradigm.OPENMP,
-                    gangs.Member(vm.uuid, vm.vcpus, self._usable_cpus.of(vm)),
-                )
-                for vm in parallel
-                if vm.repin
-                and vm.uuid not in context.in_io_pool
-                and is_spinning(vm.uuid)
-            ]
-        )
         if not gang_list:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=elsewhere)
+            return base.SliceDecision(vms=without)
         own_weights = fair_share.own_weights(view)
         demanded_cpus = self._demanded_cpus(vms, view.period_us)
         fair = entitlement.fair_cpus(
@@ -195,7 +191,6 @@ class GangPolicy:
             demanded_cpus,
             view.outside_cpus,
         )
-        urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
         rotation = self._rotate(gang_list, vms, fair, own_weights)
         members = {
             member.uuid: member
@@ -203,38 +198,7 @@ class GangPolicy:
             if gang.key not in rotation.excluded
             for member in gang.members
         }
-        is_cpu_bound = self._demand_tracker.is_cpu_bound
-        cpu_bound = [
-            vm
-            for vm in vms
-            if vm.uuid not in members
-            # A VM whose answers are urgent does not count as CPU-bound.
-            and vm.uuid not in urgent
-            and is_cpu_bound(vm.uuid)
-        ]
-        # Where all VMs have the CPUs that they want, siblings run together
-        # anyway, as do gangs that compete with nobody who never sleeps.
-        needless = all(
-            fair[uuid] >= SERVED * cpus for uuid, cpus in demanded_cpus.items()
-        ) or (
-            not cpu_bound
-            and (len(rotation.slots) == 1 or len(rotation.served) == 1)
-        )
-        headroom, harmful = float(limits.max_shares), False
-        if cpu_bound:
-            headroom = self._headroom.advance(
-                weights.wakeup_headroom(
-                    own_weights.keys()
-                    - members.keys()
-                    - {vm.uuid for vm in cpu_bound},
-                    own_weights,
-                    self._demand_tracker,
-                    limits,
-                )
-            )
-            harmful = headroom < DOMINANT * max(
-                own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
-            )
+        cpu_bound = self._cpu_bound(view, vms, members)
         self._measure(
             vms,
             fair,
@@ -242,33 +206,42 @@ class GangPolicy:
             frozenset((*members, *(vm.uuid for vm in cpu_bound))),
             view.period_us,
         )
-        without = elsewhere | self._without_windows(
-            members, rotation, gang_list
+        without |= self._without_windows(members, rotation, gang_list)
+        headroom = float(limits.max_shares)
+        if cpu_bound:
+            headroom = self._headroom_beside(
+                cpu_bound, members, own_weights, limits
+            )
+        reason = self._needless_or_harmful(
+            rotation,
+            all(
+                fair[uuid] >= SERVED * cpus
+                for uuid, cpus in demanded_cpus.items()
+            ),
+            cpu_bound,
+            headroom,
+            own_weights,
         )
-        if needless or harmful:
+        if reason is not None:
             if self.feedback.playing:
                 self.feedback.watch_again()
-            reason = _BUSY_SERVERS if harmful else _NEEDLESS
             return base.SliceDecision(
                 vms=without | dict.fromkeys(members, reason)
             )
-        if not self.feedback.playing or not members:
-            return base.SliceDecision(
-                vms=without, cpu_shares=self.feedback.shares()
+        slots: tuple[matrix.Slot, ...] = ()
+        placements: tuple[placement.Placement, ...] = ()
+        if self.feedback.playing and members:
+            slots = self._lengths(rotation, gang_list)
+            placements = self._placements(
+                slots, gang_list, view.cpus, cpu_bound
             )
-        slots = self._lengths(rotation, gang_list)
-        bound = [
-            vm.vcpu_pins if isinstance(vm, model.OtherVm) else None
-            for vm in cpu_bound
-        ]
-        placements = self._placements(
-            slots, {gang.key: gang for gang in gang_list}, view.cpus, bound
-        )
-        # A VM without a window would be idle in all of them.
-        placed = frozenset[str]().union(*placements)
-        without |= dict.fromkeys(members.keys() - placed, _NO_PLACE)
-        members = {uuid: members[uuid] for uuid in members if uuid in placed}
-        if not members:
+            # A VM without a window would be idle in all of them.
+            placed = frozenset[str]().union(*placements)
+            without |= dict.fromkeys(members.keys() - placed, _NO_PLACE)
+            members = {
+                uuid: members[uuid] for uuid in members if uuid in placed
+            }
+        if not slots or not members:
             return base.SliceDecision(
                 vms=without, cpu_shares=self.feedback.shares()
             )
@@ -299,6 +272,84 @@ class GangPolicy:
             windows=windows,
             cpu_shares=self.feedback.shares(),
         )
+
+    def _candidates(
+        self, parallel: Iterable[model.VmView], in_io_pool: Collection[str]
+    ) -> list[gangs.Candidate]:
+        """Return the VMs whose vCPUs spin for each other."""
+        return [
+            gangs.Candidate(
+                vm.cluster,
+                vm.paradigm != model.Paradigm.OPENMP,
+                gangs.Member(vm.uuid, vm.vcpus, self._usable_cpus.of(vm)),
+            )
+            for vm in parallel
+            if vm.repin
+            and vm.uuid not in in_io_pool
+            and self._demand_tracker.is_spinning(vm.uuid)
+        ]
+
+    def _cpu_bound(
+        self,
+        view: model.HostView,
+        vms: Iterable[model.VmView | model.OtherVm],
+        members: Collection[str],
+    ) -> list[model.VmView | model.OtherVm]:
+        """Return the CPU-bound VMs beside these members of gangs.
+
+        A VM whose answers are urgent does not count as CPU-bound.
+        """
+        urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
+        return [
+            vm
+            for vm in vms
+            if vm.uuid not in members
+            and vm.uuid not in urgent
+            and self._demand_tracker.is_cpu_bound(vm.uuid)
+        ]
+
+    def _headroom_beside(
+        self,
+        cpu_bound: Iterable[model.VmView | model.OtherVm],
+        members: Mapping[str, gangs.Member],
+        own_weights: Mapping[str, int],
+        limits: model.ActuatorLimits,
+    ) -> float:
+        """Return the highest weight of a gang on a CPU.
+
+        With more, VMs that sleep would not be served in time.
+        """
+        intermittent = (
+            own_weights.keys() - members.keys() - {vm.uuid for vm in cpu_bound}
+        )
+        return self._headroom.advance(
+            weights.wakeup_headroom(
+                intermittent, own_weights, self._demand_tracker, limits
+            )
+        )
+
+    def _needless_or_harmful(
+        self,
+        rotation: matrix.Rotation,
+        all_served: bool,
+        cpu_bound: Sequence[model.VmView | model.OtherVm],
+        headroom: float,
+        own_weights: Mapping[str, int],
+    ) -> base.VmSlice | None:
+        """Return why no gang has windows on this host, or None.
+
+        :param all_served: whether all VMs have the CPUs that they want.
+            Siblings run together anyway then, as do gangs that compete with
+            nobody who never sleeps.
+        """
+        alone = len(rotation.slots) == 1 or len(rotation.served) == 1
+        if all_served or (alone and not cpu_bound):
+            return _NEEDLESS
+        if cpu_bound and headroom < DOMINANT * max(
+            own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
+        ):
+            return _BUSY_SERVERS
+        return None
 
     def _demanded_cpus(
         self, vms: Iterable[model.VmView | model.OtherVm], elapsed_us: float
@@ -429,18 +480,20 @@ class GangPolicy:
     def _placements(
         self,
         slots: tuple[matrix.Slot, ...],
-        gangs_by_key: Mapping[str, gangs.Gang],
+        gang_list: Iterable[gangs.Gang],
         cpus: tuple[model.Cpu, ...],
-        bound: Sequence[tuple[frozenset[int], ...] | None],
+        cpu_bound: Iterable[model.VmView | model.OtherVm],
     ) -> tuple[placement.Placement, ...]:
         """Return the CPUs of the gangs in each slot.
 
-        :param bound: pins of the CPU-bound VMs in no gang.
+        :param cpu_bound: the CPU-bound VMs in no gang.
         """
+        gangs_by_key = {gang.key: gang for gang in gang_list}
         all_cpus = self._usable_cpus.all_cpus
         last_cpus: frozenset[int] = frozenset()
-        for pins in bound:
-            allowed = frozenset().union(*(pins or ())) & all_cpus
+        for vm in cpu_bound:
+            pins = vm.vcpu_pins if isinstance(vm, model.OtherVm) else None
+            allowed = frozenset[int]().union(*(pins or ())) & all_cpus
             if allowed != all_cpus:
                 last_cpus |= allowed
         return self._placed(

@@ -26,6 +26,14 @@ class TestMeanLateness(base.TestCase):
         self.assertEqual(300, late.known_us)
         self.assertEqual(lateness.ENOUGH_BORDERS, late.borders)
 
+    def test_first_borders_do_not_count(self):
+        late = lateness.MeanLateness()
+        for _ in range(lateness.FIRST_BORDERS):
+            late.add(20_000)
+        for _ in range(lateness.ENOUGH_BORDERS):
+            late.add(300)
+        self.assertEqual(300, late.known_us)
+
     def test_old_borders_lose_their_influence(self):
         late = lateness.MeanLateness()
         for late_us in (0, 10_000):

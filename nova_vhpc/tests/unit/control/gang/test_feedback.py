@@ -142,7 +142,8 @@ class TestCorrections(FeedbackTestCase):
         self.advance(4.5, {'a': 2.0}, {'h': 0.0})
         self.assertTrue(self.feedback.playing)
         self.assertAlmostEqual(
-            feedback.PAUSE_PER_S * feedback.MOST_DEBT_S,
+            # Half of the CPU time is for VMs in no gang.
+            feedback.PAUSE_PER_S * 0.5 * feedback.MOST_DEBT_S,
             self.feedback.pause_correction,
         )
         self.assertAlmostEqual(
