@@ -33,6 +33,7 @@ from nova_vhpc.scheduler.planner.model import (
     Tier,
 )
 from nova_vhpc.scheduler.planner.objective import Objective
+from nova_vhpc.scheduler.planner.own_overcommit import most_own
 
 __all__ = [
     'NO_LIMIT',
@@ -80,4 +81,5 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         objective.named(counts),
         objective.cost_us(counts),
         objective.tier(merged),
+        own_overcommit=most_own(objective, counts),
     )

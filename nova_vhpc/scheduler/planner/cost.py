@@ -194,7 +194,8 @@ def member_us(
     *,
     link_mbps: float = cost_table.PAPER_LINK_MBPS,
     tier_factor: float = 1.0,
-    overcommit: float = 1.0,
+    own: float = 1.0,
+    strangers: float = 0.0,
     paradigm: str = 'mpi',
 ) -> float:
     """Return the mean time of a nominal message of a member, in us.
@@ -206,7 +207,8 @@ def member_us(
         by :func:`load_of`.
     :param link_mbps: speed of its uplink in Mbit/s; 0 if unknown.
     :param tier_factor: mean ``TIER_FACTOR`` of its peers on other hosts.
-    :param overcommit: vCPUs per CPU of its host.
+    :param own: the cluster's vCPUs per CPU of its host.
+    :param strangers: vCPUs of other guests per CPU of its host.
     :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     """
     local, remote = split_us(
@@ -215,7 +217,8 @@ def member_us(
         members,
         load,
         link_mbps=link_mbps,
-        overcommit=overcommit,
+        own=own,
+        strangers=strangers,
         paradigm=paradigm,
     )
     return local + remote * tier_factor
@@ -228,7 +231,8 @@ def split_us(
     load: float,
     *,
     link_mbps: float = cost_table.PAPER_LINK_MBPS,
-    overcommit: float = 1.0,
+    own: float = 1.0,
+    strangers: float = 0.0,
     paradigm: str = 'mpi',
 ) -> tuple[float, float]:
     """Return the parts of :func:`member_us`: same host, other hosts.
@@ -241,7 +245,7 @@ def split_us(
         return 0.0, 0.0
     network = network or 'shared'
     share = remote_share(here, members)
-    factor = overcommit_factor(paradigm, overcommit)
+    factor = overcommit_factor(paradigm, own) * sharing_factor(own, strangers)
     if network != 'exported':
         # The tables' columns mix the number of pairs with the lack of CPUs.
         # Section 6.4 has the effect of the latter alone, so load is 1.0
@@ -256,15 +260,29 @@ def split_us(
 
 
 def overcommit_factor(paradigm: str, ratio: float) -> float:
-    """Return by what factor over-commit prolongs a program's run time.
+    """Return by what factor a program's own over-commit prolongs its run.
 
     NPC'09 sections 4.2 and 6: no loss up to 1.0, then a steep one for
-    OpenMP and hybrid programs and a smaller one for MPI.
+    OpenMP and hybrid programs and a smaller one for MPI. All vCPUs of that
+    paper's hosts belong to one program, whose members take turns and so wait
+    for each other; :func:`sharing_factor` is for other guests.
 
     :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
-    :param ratio: vCPUs per host CPU.
+    :param ratio: the program's vCPUs per host CPU.
     """
     return 1.0 + cost_table.OVERCOMMIT_SLOPE[paradigm] * max(0.0, ratio - 1.0)
+
+
+def sharing_factor(own: float, strangers: float) -> float:
+    """Return by what factor other guests on its CPUs prolong a run.
+
+    The agent's windows let all members of a host run at the same time, so
+    the program loses the time of the others, and does not wait for itself.
+
+    :param own: the program's vCPUs per host CPU.
+    :param strangers: vCPUs of other guests per host CPU.
+    """
+    return max(1.0, own + strangers) / max(1.0, own)
 
 
 def spare_cpu_factor(spare_cpus: float) -> float:

@@ -134,10 +134,11 @@ OVERCOMMIT_SLOPE: Final[Mapping[str, float]] = {
     'openmp': 14.0,
     'hybrid': 14.0,
 }
-"""Growth of run time per unit of vCPUs/pCPUs above 1. NPC'09 section 4.2,
-LU at six vCPUs on four CPUs: "more than 1.5 speedup with MPI", "less than
-0.5 with OpenMP", of an ideal 4; hybrid "degrades" as OpenMP does. None at
-or below 1."""
+"""Growth of run time per unit of own vCPUs/pCPUs above 1, other guests not
+counted: one program had all vCPUs of the host. NPC'09 section 4.2, LU at six
+vCPUs on four CPUs: "more than 1.5 speedup with MPI", "less than 0.5 with
+OpenMP", of an ideal 4; hybrid "degrades" as OpenMP does. None at or below
+1."""
 
 TIER_FACTOR: Final[Columns] = (0.0, 1.0, 2.0, 4.0)
 """Cost of a message between two hosts by the tier that holds both (host,

@@ -16,7 +16,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from nova_vhpc.scheduler.planner import single_member
+from nova_vhpc.scheduler.planner import own_overcommit, single_member
 from nova_vhpc.scheduler.planner.host_groups import (
     HostPool,
     capacities,
@@ -35,12 +35,28 @@ OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
 def place(objective: Objective) -> Counts | None:
     """Place the request's members within its policy.
 
+    The cluster is over-committed against itself as little as it can be: not
+    at all if its members fit so.
+
     :returns: number of new members by host, None if they do not fit.
     """
     request = objective.request
     capacity = limited(
         objective, capacities(request, objective), limit_of(request)
     )
+    for most in OVERCOMMITS:
+        apart = own_overcommit.limited(objective, capacity, most)
+        if apart == capacity:
+            break
+        if sum(apart) >= request.members:
+            counts = _place(objective, apart)
+            if counts is not None:
+                return counts
+    return _place(objective, capacity)
+
+
+def _place(objective: Objective, capacity: list[int]) -> Counts | None:
+    request = objective.request
     if request.members > 1:
         return _placed(objective, capacity)
     if not objective.existing:

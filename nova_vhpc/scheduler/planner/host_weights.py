@@ -125,6 +125,8 @@ def single_member_costs_us(
         key = (tier, fact.link_mbps, fact.total_cpus, busy, here)
         cost_us = known_us.get(key)
         if cost_us is None:
+            cpus = max(1, fact.total_cpus)
+            own = min(here * request.vcpus, busy)
             cost_us = known_us[key] = cost.member_us(
                 request.network,
                 here,
@@ -132,7 +134,8 @@ def single_member_costs_us(
                 cost.load_of(busy, fact.total_cpus),
                 link_mbps=fact.link_mbps or cost_table.PAPER_LINK_MBPS,
                 tier_factor=cost_table.TIER_FACTOR[tier],
-                overcommit=busy / max(1, fact.total_cpus),
+                own=own / cpus,
+                strangers=(busy - own) / cpus,
                 paradigm=request.paradigm,
             )
         costs_us.append(cost_us)

@@ -129,9 +129,12 @@ class ClusterPlacement:
         running and new.
     :ivar infeasible_reason: sentence for an operator, None if the members
         fit.
+    :ivar own_overcommit: most vCPUs of the cluster per CPU on a host that
+        gets new members; above 1.0, members take turns with each other.
     """
 
     assignments: Mapping[str, int]
     cost: float
     tier: Tier = Tier.ALL
     infeasible_reason: str | None = None
+    own_overcommit: float = 0.0

@@ -213,13 +213,17 @@ class Objective:
         if term is None:
             request = self.request
             busy = host.used_vcpus + new * request.vcpus
+            cpus = max(1, host.total_cpus)
+            # Members of other flavors may have fewer vCPUs.
+            own = min(here * request.vcpus, busy)
             term = cost.split_us(
                 request.network,
                 here,
                 self.members,
                 cost.load_of(busy, host.total_cpus),
                 link_mbps=host.link_mbps,
-                overcommit=busy / max(1, host.total_cpus),
+                own=own / cpus,
+                strangers=(busy - own) / cpus,
                 paradigm=request.paradigm,
             )
             self._terms[key] = term

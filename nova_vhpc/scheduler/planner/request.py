@@ -102,7 +102,10 @@ def build_plan_request(
 def plan_on_known_hosts_first(
     request: PlanRequest, unknown: Set[str]
 ) -> ClusterPlacement:
-    """Plan on hosts of known topology; on all hosts only if that fails.
+    """Plan on hosts of known topology first.
+
+    Plan on all hosts if the members do not fit, or if only all hosts keep the
+    cluster from being over-committed against itself.
 
     :param unknown: names of the hosts whose topology is unknown.
     """
@@ -110,5 +113,8 @@ def plan_on_known_hosts_first(
         known = [host for host in request.hosts if host.name not in unknown]
         placement = planner.plan(dataclasses.replace(request, hosts=known))
         if placement.infeasible_reason is None:
-            return placement
+            if placement.own_overcommit <= 1.0:
+                return placement
+            wider = planner.plan(request)
+            return wider if wider.own_overcommit <= 1.0 else placement
     return planner.plan(request)

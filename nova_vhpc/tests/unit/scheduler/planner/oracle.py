@@ -140,6 +140,8 @@ def plain_value(objective, counts):
         busy = host.used_vcpus + counts.get(index, 0) * (
             objective.request.vcpus
         )
+        own = min(busy, here * objective.request.vcpus)
+        cpus = max(1, host.total_cpus)
         each_us += here * [
             cost.member_us(
                 objective.request.network,
@@ -148,7 +150,8 @@ def plain_value(objective, counts):
                 cost.load_of(busy, host.total_cpus),
                 link_mbps=host.link_mbps,
                 tier_factor=away / max(1, members - here),
-                overcommit=busy / max(1, host.total_cpus),
+                own=own / cpus,
+                strangers=(busy - own) / cpus,
                 paradigm=objective.request.paradigm,
             )
         ]
