@@ -241,6 +241,12 @@ def _print(answer: model.Answer, limit: int) -> None:
         f'holds all: {placement.tier.name.lower()}, predicted cost '
         f'{placement.cost:.0f} us per message.'
     )
+    if placement.own_overcommit > 1.0:
+        console.print(
+            'Members share CPUs with each other, up to '
+            f'{placement.own_overcommit:.2f} of the vCPUs of the cluster per '
+            'CPU of a host, and take turns: without that, they do not fit.'
+        )
     if answer.slowdown is not None:
         console.print(
             'Predicted run time of an all-to-all program over native '

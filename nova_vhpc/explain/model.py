@@ -170,6 +170,9 @@ class Answer:
                 'tier': placement.tier.name.lower() if feasible else None,
                 'infeasible_reason': placement.infeasible_reason,
                 'slowdown': self.slowdown,
+                'own_overcommit': round(placement.own_overcommit, 3)
+                if feasible
+                else None,
             },
             'hosts': [_host_as_dict(host) for host in self.hosts],
         }

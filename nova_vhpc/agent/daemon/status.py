@@ -19,7 +19,7 @@ source of the metrics.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.agent.actuators import window_player
@@ -168,6 +168,9 @@ def guest_statuses(
     diagnostics: dict[str, list[str]] = {}
     for diagnostic in () if last is None else last.plan.ignored:
         diagnostics.setdefault(diagnostic.uuid, []).append(diagnostic.reason)
+    if last is not None:
+        for uuid, remark in _sibling_remarks(last.view):
+            diagnostics.setdefault(uuid, []).append(remark)
     return sorted(
         (
             guest_status(
@@ -182,6 +185,26 @@ def guest_statuses(
         ),
         key=lambda status: status['name'],
     )
+
+
+def _sibling_remarks(view: model.HostView) -> Iterator[tuple[str, str]]:
+    """Yield a remark on each VM whose siblings take its CPUs in turn.
+
+    :returns: pairs of VM and remark.
+    """
+    clusters: dict[str, list[model.VmView]] = {}
+    for vm in view.vms:
+        if vm.cluster is not None:
+            clusters.setdefault(vm.cluster, []).append(vm)
+    for vms in clusters.values():
+        vcpus = sum(vm.vcpus for vm in vms)
+        if len(vms) > 1 and vcpus > len(view.cpus):
+            for vm in vms:
+                yield (
+                    vm.uuid,
+                    f'{len(vms)} members of its cluster share CPUs with each '
+                    f'other here: {vcpus} vCPUs on {len(view.cpus)} CPUs',
+                )
 
 
 def window_status(

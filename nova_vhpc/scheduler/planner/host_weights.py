@@ -39,6 +39,10 @@ PLANNED_LEAST = 0.9
 OTHERS_MOST = 0.5
 """Raw weight of the cheapest host outside of the plan."""
 
+SHARING_MOST = 0.9
+"""Largest weight of a host where the next member would share CPUs with its
+siblings, as part of the least weight of the hosts where it would not."""
+
 
 def is_planned(multiplier: float) -> bool:
     """Return whether plans include a host, by its weight multiplier.
@@ -81,6 +85,7 @@ def other_weights(
     :param unknown: names of the hosts whose topology is unknown.
     :param weight_of_unknown: raw weight of those hosts.
     :returns: one weight for each of ``facts``, 0.0 to :data:`OTHERS_MOST`.
+        Hosts where the member would share CPUs with running ones come last.
     """
     costs_us = single_member_costs_us(request, placement, facts)
     least = min(costs_us, default=math.inf)
@@ -88,6 +93,20 @@ def other_weights(
         OTHERS_MOST * least / cost_us if cost_us > 0 else OTHERS_MOST
         for cost_us in costs_us
     ]
+    existing = request.existing
+    shared = [
+        number
+        for number, fact in enumerate(facts)
+        if fact.name in existing
+        and (existing[fact.name] + 1) * request.vcpus > fact.total_cpus
+    ]
+    if shared:
+        kept = set(range(len(weights))).difference(shared)
+        most = SHARING_MOST * min(
+            (weights[number] for number in kept), default=OTHERS_MOST
+        )
+        for number in shared:
+            weights[number] *= most / OTHERS_MOST
     if unknown:
         for number, fact in enumerate(facts):
             if fact.name in unknown:

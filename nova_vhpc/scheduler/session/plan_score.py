@@ -234,6 +234,16 @@ class PlanScore:
             placement.infeasible_reason or dict(placement.assignments),
             instance_uuid=spec_obj.instance_uuid,
         )
+        if placement.own_overcommit > 1.0:
+            LOG.warning(
+                'Members of this virtual cluster will share CPUs with each '
+                'other, up to %.2f of its vCPUs per CPU of a host, and take '
+                'turns: without that, its %d member(s) do not fit. '
+                'nova-vhpc-explain shows what is short',
+                placement.own_overcommit,
+                self._remaining,
+                instance_uuid=spec_obj.instance_uuid,
+            )
         self._weigh_others(request, host_infos, facts, unknown)
         self._quota = {}
         by_name = {host_info.name: host_info for host_info in host_infos}

@@ -60,6 +60,15 @@ class CommandTest(base.TestCase):
         self.assertIn('no uplink at all', out.replace('\n', ' '))
         self.assertIn('Plan: 1 host(s)', out)
 
+    def test_members_that_share_cpus_with_each_other_are_said(self):
+        small = host(1, cpus=4, cpu_allocation_ratio=4.0)
+        wanted = request([small], None, members=3)
+        _, out, _ = self.run_(self.write(wanted))
+        self.assertIn('up to 1.50 of the vCPUs of the cluster per CPU', out)
+        large = host(2, cpus=8)
+        _, out, _ = self.run_(self.write({**wanted, 'hosts': [small, large]}))
+        self.assertNotIn('share CPUs', out)
+
     def test_name_that_the_terminal_cannot_show_is_escaped(self):
         path = self.write(request([host(1) | {'name': 'cö1'}]))
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')

@@ -391,6 +391,12 @@ class PlanTest(base.TestCase):
         )
         self.assertEqual('switch', document['plan']['tier'])
 
+    def test_own_overcommit_is_named_only_where_siblings_share_cpus(self):
+        for cpus, own in ((16, 0.5), (4, 2.0)):
+            small = host(1, cpus=cpus, cpu_allocation_ratio=4)
+            document = answer(request([small], None)).as_dict()
+            self.assertEqual(own, document['plan']['own_overcommit'])
+
 
 class ReadTest(base.TestCase):
     def refusal(self, **changes):

@@ -300,6 +300,19 @@ class FollowPlanTest(world.WorldTestCase):
         self.assertEqual(dict(planned.assignments), counts)
         self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
 
+    def test_members_that_share_cpus_with_each_other_are_logged(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        self.states = self.states[:2]
+        for cpus, text in ((6, ''), (4, 'up to 1.50 of its vCPUs per CPU')):
+            for state in self.states:
+                state.vcpus_total = cpus
+                state.vcpus_used = 0
+                state.cpu_allocation_ratio = 16.0
+            self.assertNotIn(None, self.place(self.request(members=6)))
+            self.assertIn(text, log.output)
+            self.assertEqual(bool(text), 'share CPUs' in log.output)
+            self.states = scheduler_world.World(2).states
+
     def test_no_more_cpus_are_planned_than_placement_gives_out(self):
         # The 2 vCPUs of one member on each, but on the last host.
         for number, state in enumerate(self.states[:-1]):

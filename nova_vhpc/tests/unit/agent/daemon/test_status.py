@@ -49,6 +49,24 @@ class StatusTest(base.BaseTestCase):
         (vm,) = status.guest_statuses({'u': test_guest.make()}, result)
         self.assertEqual(['too wide'], vm['remarks'])
 
+    def test_members_that_share_cpus_with_each_other_are_remarked(self):
+        result = status_document.tick_result('u')
+        (vm,) = result.view.vms
+        cpus = len(result.view.cpus)
+        for vcpus, remarks in ((cpus, 1), (cpus - vm.vcpus, 0)):
+            sibling = dataclasses.replace(vm, uuid='v', vcpus=vcpus)
+            for cluster, factor in (('c', 1), (None, 0)):
+                vms = [
+                    dataclasses.replace(one, cluster=cluster)
+                    for one in (vm, sibling)
+                ]
+                view = dataclasses.replace(result.view, vms=tuple(vms))
+                (shown,) = status.guest_statuses(
+                    {'u': test_guest.make()},
+                    dataclasses.replace(result, view=view),
+                )
+                self.assertEqual(remarks * factor, len(shown['remarks']))
+
     def test_guest_before_the_first_tick_has_no_phase(self) -> None:
         (vm,) = status.guest_statuses({'u': test_guest.make()}, None)
         self.assertIsNone(vm['phase'])

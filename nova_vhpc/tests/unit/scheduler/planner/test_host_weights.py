@@ -56,6 +56,25 @@ class HostWeightsTest(base.TestCase):
         _, others = weigh(hosts, members=1, existing={'h0': 2})
         self.assertGreater(others['h0'], others['h1'])
 
+    def test_hosts_whose_cpus_siblings_fill_come_last(self):
+        hosts = [
+            facts(0, switch='s0')._replace(used_vcpus=16, free_cpus=48),
+            # Much further away, slow, and full of other guests.
+            facts(1, switch='s1', link_mbps=10)._replace(
+                used_vcpus=32, free_cpus=32
+            ),
+        ]
+        for others_on_first in 4, 3:
+            existing = {'h0': others_on_first}
+            _, others = weigh(
+                hosts, members=1, existing=existing, max_overcommit=4.0
+            )
+            if others_on_first == 4:
+                self.assertLess(0.0, others['h0'])
+                self.assertLess(others['h0'], others['h1'])
+            else:
+                self.assertGreater(others['h0'], others['h1'])
+
     def test_fast_links_outweigh_slow_ones(self):
         _, others = weigh([facts(0), facts(1, link_mbps=10000)])
         self.assertGreater(others['h1'], others['h0'])
