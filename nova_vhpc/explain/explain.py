@@ -225,7 +225,16 @@ def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
         return None
     members = question.members + sum(question.existing.values())
     here = max(1, round(members / len(used)))
-    return round(cost.slowdown(network, min(here, members), members, 1.0), 3)
+    return round(
+        cost.slowdown(
+            network,
+            min(here, members),
+            members,
+            1.0,
+            tier_factor=placement.tier_factor,
+        ),
+        3,
+    )
 
 
 def _rounded(weight: float | None) -> float | None:

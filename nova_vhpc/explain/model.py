@@ -141,8 +141,8 @@ class Answer:
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the answers do not cover.
     :ivar slowdown: predicted run time of a communicating program divided by
-        that on native Linux, for the network configuration and the plan's
-        mean members per host
+        that on native Linux under one switch, for the network configuration,
+        the plan's mean members per host and its place in the fabric
         (:func:`nova_vhpc.scheduler.planner.cost.slowdown`); None without
         plan or network configuration.
     """

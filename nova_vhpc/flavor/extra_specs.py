@@ -33,6 +33,7 @@ NETWORKS = (
     'separate',
     'shared-separate',
 )
+TIERS = ('host', 'switch', 'rack')
 IO_POOL_USES = ('auto', 'always', 'never')
 
 # Zero is refused: as a limit it would mean no limit, or leave no host.
@@ -148,6 +149,13 @@ KEYS: tuple[Key, ...] = (
         'decimal',
     ),
     Key(
+        'max_tier',
+        'Widest part of the fabric that the virtual cluster may spread over. '
+        'If no such part holds all members, they are refused.',
+        'enum',
+        choices=TIERS,
+    ),
+    Key(
         'io_pool',
         'Whether the server may be moved to the I/O pool: auto by its '
         'phase, always, never.',
@@ -190,6 +198,7 @@ class ExtraSpecs:
     spare_cpus: int | None = None
     uplink_nic: int | None = None
     max_overcommit: float | None = None
+    max_tier: str | None = None
     io_pool: str = 'auto'
     time_slice_us: int | None = None
     cluster: str | None = None

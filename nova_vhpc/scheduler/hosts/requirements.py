@@ -27,6 +27,7 @@ from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 
 _OVERCOMMIT = extra_specs.BY_NAME['max_overcommit']
+_MAX_TIER = extra_specs.BY_NAME['max_tier']
 
 UNLIMITED = 1e6
 """``max_overcommit`` of a request without a limit: more vCPUs per CPU than any
@@ -179,7 +180,7 @@ def of_flavor(
         max_overcommit=UNLIMITED if overcommit is None else overcommit,
         limited_by=limited_by,
         rule=rule,
-        flaw=_overcommit_flaw(flavor_specs, specs)
+        flaw=_limit_flaw(flavor_specs, specs)
         or request_groups.flaw(specs.network, uplinks, devices),
     )
 
@@ -243,21 +244,25 @@ def claimable(
     return [u for u in uplinks if u.uuid in offered]
 
 
-def _overcommit_flaw(
+def _limit_flaw(
     flavor_specs: Mapping[str, str], specs: extra_specs.ExtraSpecs
 ) -> str | None:
-    """Return why an invalid or zero over-commit limit leaves no host, or None.
+    """Return why an invalid limit of the flavor leaves no host, or None.
 
     Nova's API accepts such a flavor below microversion 2.86 only. Another
     limit, or none, would place guests where the operator did not want them.
     """
-    name = _OVERCOMMIT.full_name
-    if name not in flavor_specs or specs.max_overcommit is not None:
-        return None
-    return (
-        f'the flavor says {name}={flavor_specs[name]}, which leaves no '
-        f'host: it takes {_OVERCOMMIT.allowed}; 1.0 is one vCPU per CPU'
-    )
+    for key, value, example in (
+        (_OVERCOMMIT, specs.max_overcommit, '; 1.0 is one vCPU per CPU'),
+        (_MAX_TIER, specs.max_tier, ''),
+    ):
+        name = key.full_name
+        if name in flavor_specs and value is None:
+            return (
+                f'the flavor says {name}={flavor_specs[name]}, which leaves '
+                f'no host: it takes {key.allowed}{example}'
+            )
+    return None
 
 
 def capacity_reason(host: HostView, requirements: Requirements) -> str | None:

@@ -82,4 +82,5 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         objective.cost_us(counts),
         objective.tier(merged),
         own_overcommit=most_own(objective, counts),
+        tier_factor=objective.tier_factor(merged),
     )

@@ -303,22 +303,31 @@ def slowdown(
     members: int,
     load: float = FULL_LOAD,
     link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    tier_factor: float = 1.0,
 ) -> float:
     """Return a program's run time relative to native Linux, same layout.
 
     All-to-all traffic, ``here`` members on each host (HPCVirt'09 section
     6.4: 2x4 is ``here=4, members=8``, 8x2 is ``here=2, members=16``).
+
+    :param tier_factor: mean ``TIER_FACTOR`` between members on different
+        hosts; native Linux is taken to run under one switch.
     """
-    virtual = _per_mb(network, here, members, load, link_mbps)
+    virtual = _per_mb(network, here, members, load, link_mbps, tier_factor)
     native = _per_mb(cost_table.NATIVE, here, members, load, link_mbps)
     return 1.0 + cost_table.COMMUNICATION_SHARE * (virtual / native - 1.0)
 
 
 def _per_mb(
-    network: str, here: int, members: int, load: float, link_mbps: float
+    network: str,
+    here: int,
+    members: int,
+    load: float,
+    link_mbps: float,
+    tier_factor: float = 1.0,
 ) -> float:
     """Return the seconds per MB of a member's all-to-all traffic."""
     share = remote_share(here, members, locality=0.0)
     return (1.0 - share) / local_mb_s(network, load, link_mbps) + (
-        share / remote_mb_s(network, here, load, link_mbps)
+        tier_factor * share / remote_mb_s(network, here, load, link_mbps)
     )

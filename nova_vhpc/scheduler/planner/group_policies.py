@@ -14,9 +14,14 @@
 """Apply a server group's policy: choose the hosts that the search may use."""
 
 import dataclasses
+import heapq
 from collections.abc import Sequence
 
-from nova_vhpc.scheduler.planner import own_overcommit, single_member
+from nova_vhpc.scheduler.planner import (
+    own_overcommit,
+    single_member,
+    tier_limit,
+)
 from nova_vhpc.scheduler.planner.host_groups import (
     HostPool,
     capacities,
@@ -24,12 +29,21 @@ from nova_vhpc.scheduler.planner.host_groups import (
     make_host_pool,
 )
 from nova_vhpc.scheduler.planner.local_search import search
-from nova_vhpc.scheduler.planner.model import PlanRequest, Policy, Tier
+from nova_vhpc.scheduler.planner.model import (
+    NO_LIMIT,
+    PlanRequest,
+    Policy,
+    Tier,
+)
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 from nova_vhpc.scheduler.planner.seeds import one_host
 
 OVERCOMMITS = (1.0, 1.125, 1.25, 1.5, 2.0, 4.0)
 """Limits on vCPUs per CPU that are tried in turn, the lowest first."""
+
+MOST_PARTS = 4
+"""Parts of the fabric, those with the fewest members per host, in which a
+cluster that must stay in one part is placed by ``soft-anti-affinity``."""
 
 
 def place(objective: Objective) -> Counts | None:
@@ -56,6 +70,52 @@ def place(objective: Objective) -> Counts | None:
 
 
 def _place(objective: Objective, capacity: list[int]) -> Counts | None:
+    """Place the members within ``max_tier``, in a part that holds them."""
+    limit = objective.request.max_tier
+    if limit is None:
+        return _place_anywhere(objective, capacity)
+    parts = tier_limit.holding_parts(objective, capacity)
+    if not parts:
+        return None
+    request = objective.request
+    if limit == Tier.HOST:
+        # Capacities have the limit of anti-affinity already.
+        objective = Objective(
+            dataclasses.replace(request, policy=Policy.AFFINITY)
+        )
+        return _place_anywhere(objective, capacity)
+    if request.members == 1 and not objective.existing:
+        parts = _roomiest(objective, parts)
+    if request.policy == Policy.SOFT_ANTI_AFFINITY:
+        return _apart_in_part(objective, capacity, list(parts.values()))
+    indices = [index for part in parts.values() for index in part]
+    capacity = tier_limit.restricted(capacity, indices)
+    return _place_anywhere(objective, capacity)
+
+
+def _roomiest(
+    objective: Objective, parts: dict[tier_limit.Part, list[int]]
+) -> dict[tier_limit.Part, list[int]]:
+    """Return the part where most members fit without over-commit.
+
+    Members that follow a first one must be placed there or not at all.
+    """
+    request = objective.request
+    strict = dataclasses.replace(
+        request,
+        members=NO_LIMIT,
+        max_overcommit=min(1.0, request.max_overcommit),
+    )
+    free = limited(objective, capacities(strict, objective), limit_of(request))
+    part = max(
+        parts, key=lambda part: sum(free[index] for index in parts[part])
+    )
+    return {part: parts[part]}
+
+
+def _place_anywhere(
+    objective: Objective, capacity: list[int]
+) -> Counts | None:
     request = objective.request
     if request.members > 1:
         return _placed(objective, capacity)
@@ -188,6 +248,27 @@ def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
     for index, new in below.items():
         rest[index] = rest.get(index, 0) + new
     return rest
+
+
+def _apart_in_part(
+    objective: Objective, capacity: list[int], parts: list[list[int]]
+) -> Counts | None:
+    """Place by ``soft-anti-affinity`` in the part with the fewest pairs.
+
+    :param parts: hosts of the parts that hold the cluster.
+    """
+    evenest: list[tuple[int, int, list[int]]] = []
+    for number, indices in enumerate(parts):
+        inside = tier_limit.restricted(capacity, indices)
+        level = _water_level(objective, inside)
+        if level is not None:
+            evenest.append((level, number, inside))
+    found = [
+        counts
+        for _, _, inside in heapq.nsmallest(MOST_PARTS, evenest)
+        if (counts := _place_anywhere(objective, inside)) is not None
+    ]
+    return min(found, key=objective.value, default=None)
 
 
 def _water_level(objective: Objective, capacity: list[int]) -> int | None:

@@ -13,9 +13,17 @@
 
 """Explain to an operator why a virtual cluster does not fit."""
 
+from collections.abc import Iterable, Sequence
+
+from nova_vhpc.scheduler.planner import tier_limit
 from nova_vhpc.scheduler.planner.group_policies import limit_of
 from nova_vhpc.scheduler.planner.host_groups import capacities, limited
-from nova_vhpc.scheduler.planner.model import Policy
+from nova_vhpc.scheduler.planner.model import (
+    HostFacts,
+    PlanRequest,
+    Policy,
+    Tier,
+)
 from nova_vhpc.scheduler.planner.objective import Objective
 
 
@@ -23,12 +31,37 @@ def why_not(objective: Objective) -> str:
     """Return a sentence that says what the hosts are short of.
 
     It counts the members that fit by CPUs, by RAM and by uplinks, and names
-    a hard policy of the server group with what that policy leaves.
+    a hard policy of the server group, or a limit of the fabric, with what
+    that leaves.
     """
     request = objective.request
     capacity = capacities(request, objective)
-    most = request.members
     hosts = request.hosts
+    text = (
+        f'{request.members} members of {request.vcpus} vCPUs and '
+        f'{request.ram_mb} MB need {request.members} places; '
+        f'{len(hosts)} hosts have {_places(request, hosts, capacity)}'
+    )
+    if request.policy == Policy.AFFINITY:
+        if objective.existing:
+            text += '; affinity ties them to the hosts of the others'
+        else:
+            largest = max(capacity, default=0)
+            text += f'; affinity wants one host, the best has {largest}'
+    elif request.policy == Policy.ANTI_AFFINITY:
+        each = limit_of(request)
+        capacity = limited(objective, capacity, each)
+        text += f'; anti-affinity at {each} per host leaves {sum(capacity)}'
+    if request.max_tier is not None:
+        text += '; ' + _beyond_tier(objective, request.max_tier, capacity)
+    return text
+
+
+def _places(
+    request: PlanRequest, hosts: Sequence[HostFacts], capacity: Iterable[int]
+) -> str:
+    """Return the places that hosts have in all and by each resource."""
+    most = request.members
     by_cpus = by_ram = by_uplinks = 0
     for host in hosts:
         limit = (host.total_cpus - request.spare_cpus) * request.max_overcommit
@@ -39,20 +72,57 @@ def why_not(objective: Objective) -> str:
         by_uplinks += max(0, min(most, host.slots))
     ratio = request.max_overcommit
     overcommit = f'{ratio:g}' if ratio < 1000 else 'without limit'
-    text = (
-        f'{most} members of {request.vcpus} vCPUs and {request.ram_mb} MB '
-        f'need {most} places; {len(hosts)} hosts have {sum(capacity)} '
-        f'(CPUs give {by_cpus} with {request.spare_cpus} spare per host and '
-        f'over-commit {overcommit}, RAM {by_ram}, '
+    return (
+        f'{sum(capacity)} (CPUs give {by_cpus} with {request.spare_cpus} '
+        f'spare per host and over-commit {overcommit}, RAM {by_ram}, '
         f'uplinks, devices and disk {by_uplinks})'
     )
-    if request.policy == Policy.AFFINITY:
-        if objective.existing:
-            return text + '; affinity ties them to the hosts of the others'
-        largest = max(capacity, default=0)
-        return text + f'; affinity wants one host, the best has {largest}'
-    if request.policy == Policy.ANTI_AFFINITY:
-        each = limit_of(request)
-        places = sum(limited(objective, capacity, each))
-        return text + f'; anti-affinity at {each} per host leaves {places}'
-    return text
+
+
+def _beyond_tier(
+    objective: Objective, limit: Tier, capacity: Sequence[int]
+) -> str:
+    """Return why no part of the fabric within the limit holds the cluster."""
+    request = objective.request
+    text = f'vhpc:max_tier={limit.name.lower()} wants one {_NOUNS[limit]}'
+    parts = tier_limit.common_parts(objective)
+    if not parts:
+        if not objective.existing:
+            return text
+        names = sorted(
+            {
+                _named(part)
+                for index in objective.existing
+                for part in tier_limit.parts_of(objective.hosts[index], limit)
+            }
+        )
+        return f'{text}, but members run already in: {", ".join(names)}'
+    best = max(
+        parts,
+        key=lambda part: (
+            sum(map(capacity.__getitem__, parts[part])),
+            part[0],
+        ),
+    )
+    indices = parts[best]
+    have = _places(
+        request,
+        [objective.hosts[index] for index in indices],
+        [capacity[index] for index in indices],
+    )
+    if objective.existing:
+        return f'{text}, and members run in {_named(best)}, which has {have}'
+    unknown = (
+        ' (no aggregate names its switch)'
+        if best[0] < limit and best[0] == Tier.HOST
+        else ''
+    )
+    return f'{text}; the best, {_named(best)}{unknown}, has {have}'
+
+
+def _named(part: tier_limit.Part) -> str:
+    tier, name = part
+    return f'{_NOUNS[tier]} {name}'
+
+
+_NOUNS = {Tier.HOST: 'host', Tier.SWITCH: 'switch', Tier.RACK: 'rack'}

@@ -100,6 +100,8 @@ class PlanRequest:
     :ivar spare_cpus: host CPUs to leave free for packet work.
     :ivar max_overcommit: most vCPUs per host CPU, spare CPUs excluded.
     :ivar existing: number of running members by host name.
+    :ivar max_tier: largest tier that may be needed to contain all members;
+        None for no limit.
     """
 
     members: int
@@ -113,6 +115,7 @@ class PlanRequest:
     spare_cpus: int = 0
     max_overcommit: float = 1.0
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    max_tier: Tier | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class ClusterPlacement:
         fit.
     :ivar own_overcommit: most vCPUs of the cluster per CPU on a host that
         gets new members; above 1.0, members take turns with each other.
+    :ivar tier_factor: mean factor by which the fabric prolongs a message
+        between members on different hosts; 1.0 under one switch.
     """
 
     assignments: Mapping[str, int]
@@ -138,3 +143,4 @@ class ClusterPlacement:
     tier: Tier = Tier.ALL
     infeasible_reason: str | None = None
     own_overcommit: float = 0.0
+    tier_factor: float = 1.0

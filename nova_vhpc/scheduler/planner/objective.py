@@ -36,6 +36,10 @@ Counts = dict[int, int]
 Value = tuple[int, float]
 """Hosts or pairs that the soft policy counts, then cost in microseconds."""
 
+TOO_WIDE = 1 << 40
+"""Added to the first number of a placement beyond ``max_tier``: more than any
+placement has hosts or co-located pairs."""
+
 SAME_SWITCH = cost_table.TIER_FACTOR[Tier.SWITCH]
 NEXT_SWITCH = cost_table.TIER_FACTOR[Tier.RACK] - SAME_SWITCH
 NEXT_RACK = (
@@ -93,6 +97,9 @@ class Objective:
                 )
         else:
             policy_count = 0
+        limit = self.request.max_tier
+        if limit is not None and self.tier(self.merged(counts)) > limit:
+            policy_count += TOO_WIDE
         return policy_count, self.cost_us(counts)
 
     def merged(self, counts: Counts) -> Counts:
@@ -244,6 +251,31 @@ class Objective:
         ):
             return Tier.RACK
         return Tier.ALL
+
+    def tier_factor(self, merged: Counts) -> float:
+        """Return the mean tier factor of pairs on different hosts.
+
+        1.0, as under one switch, if there is no such pair.
+        """
+        hosts = self.hosts
+        switches: dict[str, int] = {}
+        racks: dict[str, int] = {}
+        self._count(merged, switches, racks)
+        members = sum(merged.values())
+        pairs = weighted = 0.0
+        for index, here in merged.items():
+            host = hosts[index]
+            near = here if host.switch is None else switches[host.switch]
+            middle = near
+            if host.rack is not None:
+                middle = max(near, racks[host.rack])
+            pairs += here * (members - here)
+            weighted += here * (
+                SAME_SWITCH * (members - here)
+                + NEXT_SWITCH * (members - near)
+                + NEXT_RACK * (members - middle)
+            )
+        return weighted / pairs if pairs else 1.0
 
     def named(self, counts: Mapping[int, int]) -> dict[str, int]:
         """Return the number of new members by host name."""

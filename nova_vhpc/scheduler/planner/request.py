@@ -25,6 +25,7 @@ from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,
     PlanRequest,
+    Tier,
 )
 
 
@@ -38,6 +39,10 @@ class ClusterSpecs(Protocol):
     @property
     def paradigm(self) -> str:
         """``mpi``, ``openmp`` or ``hybrid``."""
+
+    @property
+    def max_tier(self) -> str | None:
+        """``host``, ``switch`` or ``rack``; None for no limit."""
 
 
 class MemberRequirements(Protocol):
@@ -84,6 +89,7 @@ def build_plan_request(
     :param policy: policy of the server group, None without a group.
     :param max_server_per_host: rule of ``anti-affinity``; None is 1.
     """
+    max_tier = requirements.specs.max_tier
     return PlanRequest(
         members=members,
         vcpus=requirements.vcpus,
@@ -96,6 +102,7 @@ def build_plan_request(
         spare_cpus=requirements.spare_cpus,
         max_overcommit=requirements.max_overcommit,
         existing=existing,
+        max_tier=None if max_tier is None else Tier[max_tier.upper()],
     )
 
 

@@ -397,6 +397,26 @@ class PlanTest(base.TestCase):
             document = answer(request([small], None)).as_dict()
             self.assertEqual(own, document['plan']['own_overcommit'])
 
+    def test_predicted_run_time_grows_with_the_tier(self):
+        slowdowns = []
+        for tier, parts in (
+            ('switch', ()),
+            ('rack', ('switch',)),
+            ('all', ('switch', 'rack')),
+        ):
+            hosts = [
+                host(number, **{part: f'{part}{number}' for part in parts})
+                for number in (1, 2)
+            ]
+            plan = answer(request(hosts)).as_dict()['plan']
+            self.assertEqual({'c1': 2, 'c2': 2}, plan['assignments'])
+            self.assertEqual(tier, plan['tier'])
+            slowdowns.append(plan['slowdown'])
+        switch, rack, all_ = slowdowns
+        # Messages to the other host take one time, two and four times as long.
+        self.assertGreater(rack, switch)
+        self.assertAlmostEqual(2 * (rack - switch), all_ - rack, delta=0.002)
+
 
 class ReadTest(base.TestCase):
     def refusal(self, **changes):
