@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from nova_vhpc.sim import programs
+from nova_vhpc.sim import kernels, programs
 from nova_vhpc.sim.hosts import DEFAULT_NOISE, Hosts, Noise
 from nova_vhpc.sim.kernel import engine, state
 
@@ -50,6 +50,10 @@ class Counters:
     :ivar wake_ups: number of wake-ups of which the latency is known.
     :ivar response_us: 50th, 99th percentile and maximum of response times.
     :ivar cpus: where each vCPU is.
+    :ivar barriers: number of barriers passed.
+    :ivar barrier_wait_us: time from a vCPU's arrival at a barrier until it may
+        go on, running or not: mean of all members, sum of all barriers. Until
+        the last change of who runs.
     """
 
     run_us: tuple[float, ...]
@@ -64,6 +68,8 @@ class Counters:
     requests: int
     response_us: tuple[float, float, float]
     cpus: tuple[int, ...]
+    barriers: int = 0
+    barrier_wait_us: float = 0.0
 
 
 class Host:
@@ -72,7 +78,8 @@ class Host:
     Written values take effect at once; what they cost is the player's.
 
     :param cpus: number of CPUs, evenly split over the sockets.
-    :param hz: ticks per second, each CPU's in a phase of its own.
+    :param kernel: its CPU scheduler.
+    :param hz: Linux's ticks per second, each CPU's in a phase of its own.
     :param noise: None for none.
     :param switch_us: time that a thread loses when it begins to run.
     :param player: who writes, or None if writes cost nothing.
@@ -86,6 +93,7 @@ class Host:
         self,
         cpus: int,
         *,
+        kernel: kernels.Kernel = kernels.LINUX,
         hz: int = 250,
         seed: int = 0,
         sockets: int = 1,
@@ -99,6 +107,7 @@ class Host:
             Hosts(
                 1,
                 cpus,
+                kernel=kernel,
                 hz=hz,
                 seed=seed,
                 sockets=sockets,
@@ -240,8 +249,39 @@ class Host:
         self._run(engine.SET_WEIGHT, group, weight)
         self._charge()
 
+    def set_slice(self, vm: int, slice_us: int | None) -> None:
+        """Set a VM's time slice under Xen, from its next turn on.
+
+        :param slice_us: None for that of the host.
+        """
+        kernel = self._require_xen('time slice of a VM')
+        slices = self._state.vms['slice']
+        slices[vm] = (slice_us or 0) * _NS
+        if kernel.accounting_follows:
+            default = self._state.k[0]['slice']
+            own = slices[self.numbers]
+            self._state.hosts[self._index]['period'] = min(
+                default, *own[own > 0], default
+            )
+
+    def set_coscheduling(self, vm: int, mode: kernels.CoScheduling) -> None:
+        """Have a VM's vCPUs run at the same time, from their next turn on."""
+        self._require_xen('co-scheduling')
+        self._state.vms[vm]['together'] = mode.value
+
+    def _require_xen(self, what: str) -> kernels.XenCredit:
+        kernel = self._hosts.kernel
+        if not isinstance(kernel, kernels.XenCredit):
+            raise ValueError(f'Linux has no {what}')
+        return kernel
+
     def set_idle(self, vm: int, idle: bool) -> None:
-        """Write ``cpu.idle``; 0 leaves the default weight."""
+        """Write ``cpu.idle``; 0 leaves the default weight.
+
+        :raises ValueError: Xen has nothing like it.
+        """
+        if isinstance(self._hosts.kernel, kernels.XenCredit):
+            raise ValueError('Xen has no cpu.idle')
         self._run(engine.SET_IDLE, self._hosts.vms[vm].group, int(idle))
         self._charge()
 
@@ -270,9 +310,13 @@ class Host:
         this = self._hosts.vms[vm]
         threads = self._state.threads[this.threads.start : this.threads.stop]
         record = self._state.vms[vm]
+        passed, waited_us = 0, 0.0
         if isinstance(this.program, programs.Barrier):
             barrier = self._state.barriers[int(record['barrier'])]
-            progress = self._passed(barrier) * this.program.work_us
+            passed = self._passed(barrier)
+            progress = passed * this.program.work_us
+            members = max(1, int(barrier['members']))
+            waited_us = float(barrier['waited']) / _NS / members
         else:
             now = self._state.k[0]['now']
             done = threads['done'] + np.where(
@@ -293,6 +337,8 @@ class Host:
             requests=int(record['requests']),
             response_us=_percentiles(self._state.responses[vm]),
             cpus=tuple((threads['cpu'] % self.cpus).tolist()),
+            barriers=passed,
+            barrier_wait_us=waited_us,
         )
 
     def _passed(self, barrier: Any) -> int:

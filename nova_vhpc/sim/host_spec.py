@@ -15,7 +15,7 @@
 import dataclasses
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import programs
+from nova_vhpc.sim import kernels, programs
 
 DEFAULT_WEIGHT = model.DEFAULT_SHARES_V1
 
@@ -36,6 +36,8 @@ class VmSpec:
     :ivar weight: ``cpu_shares``.
     :ivar quota_us: CPU time of each vCPU per :data:`PERIOD_US`.
     :ivar allowed_cpus: CPUs that it is bound to; None for all.
+    :ivar workload: ``vhpc:workload``, if it opted in.
+    :ivar time_slice_us: ``vhpc:time_slice_us``; None if not specified.
     :ivar busy: number of vCPUs that run the program, the others sleep; None
         for all.
     :ivar repin: whether the agent may pin it; False for a guest that is bound
@@ -55,6 +57,8 @@ class VmSpec:
     allowed_cpus: frozenset[int] | None = None
     repin: bool = True
     busy: int | None = None
+    workload: model.Workload = model.Workload.PARALLEL
+    time_slice_us: int | None = None
 
     def __str__(self) -> str:
         words = [f'{self.name}: {self.vcpus} vCPUs', self.kind]
@@ -87,7 +91,8 @@ class HostSpec:
     """A host and what runs on it.
 
     :ivar name: name or seed by which the host can be made again.
-    :ivar hz: frequency of the kernel's tick.
+    :ivar hz: frequency of Linux's tick.
+    :ivar switch_us: time that a vCPU loses when it begins to run.
     """
 
     name: str
@@ -96,6 +101,8 @@ class HostSpec:
     loads: tuple[LoadSpec, ...] = ()
     hz: int = 250
     sockets: int = 1
+    kernel: kernels.Kernel = kernels.LINUX
+    switch_us: float = 3.0
 
     def topology(self) -> tuple[model.Cpu, ...]:
         """Return the CPUs as the agent sees them."""

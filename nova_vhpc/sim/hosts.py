@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nova_vhpc.sim import programs
+from nova_vhpc.sim import kernels, programs
 from nova_vhpc.sim.kernel import engine, state
 
 _NS = 1_000
@@ -110,11 +110,13 @@ class Hosts:
 
     :param count: number of hosts.
     :param cpus: CPUs of each, evenly split over its sockets.
-    :param hz: ticks per second, each CPU's in a phase of its own.
+    :param kernel: their CPU scheduler.
+    :param hz: Linux's ticks per second, each CPU's in a phase of its own.
     :param noise: None for none.
     :param switch_us: time that a thread loses when it begins to run.
     :param max_vms: of one host on the mean, also of those that ended.
     :param max_threads: likewise.
+    :ivar kernel: their CPU scheduler.
     :ivar vms: VMs of all hosts, by number.
     """
 
@@ -123,6 +125,7 @@ class Hosts:
         count: int,
         cpus: int,
         *,
+        kernel: kernels.Kernel = kernels.LINUX,
         hz: int = 250,
         seed: int = 0,
         sockets: int = 1,
@@ -136,6 +139,7 @@ class Hosts:
             raise ValueError(f'{cpus} CPUs cannot be split over {sockets}')
         noise = noise or Noise(every_us=0.0)
         self.count = count
+        self.kernel = kernel
         self.cpus = cpus
         self.vms: list[Vm] = []
         self.state = state.allocate(
@@ -153,9 +157,17 @@ class Hosts:
         k['per_socket'] = cpus // sockets
         k['max_threads'] = len(self.state.threads)
         k['max_barriers'] = len(self.state.barriers)
-        k['tick'] = 1_000_000_000 // hz
-        # sysctl_sched_base_slice, scaled by get_update_sysctl_factor().
-        k['slice'] = 700_000 * (1 + int(np.log2(min(cpus, 8))))
+        match kernel:
+            case kernels.Linux():
+                k['scheduler'] = state.EEVDF
+                k['tick'] = 1_000_000_000 // hz
+                # sysctl_sched_base_slice and get_update_sysctl_factor().
+                k['slice'] = 700_000 * (1 + int(np.log2(min(cpus, 8))))
+            case kernels.XenCredit():
+                k['scheduler'] = state.CREDIT
+                k['tick'] = k['slice'] = kernel.slice_us * _NS
+                k['ratelimit'] = kernel.ratelimit_us * _NS
+                self.state.hosts['period'] = k['slice']
         k['switch_cost'] = round(switch_us * _NS)
         k['noise_every'] = round(noise.every_us * _NS)
         k['noise_lasts'] = round(noise.lasts_us * _NS)

@@ -93,9 +93,11 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
     """
     host = Host(
         spec.cpus,
+        kernel=spec.kernel,
         hz=spec.hz,
         seed=seed,
         sockets=spec.sockets,
+        switch_us=spec.switch_us,
     )
     numbers = {}
     for vm in spec.vms:

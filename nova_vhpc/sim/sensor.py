@@ -131,7 +131,8 @@ class Sensor:
                 model.VmView(
                     vm.name,
                     vm.vcpus,
-                    workload=model.Workload.PARALLEL,
+                    workload=vm.workload,
+                    time_slice_us=vm.time_slice_us,
                     cluster=vm.cluster,
                     paradigm=vm.paradigm,
                     repin=vm.repin,

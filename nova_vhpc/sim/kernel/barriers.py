@@ -95,6 +95,24 @@ def _wait_for_message(s, b, computed, passed):
 
 
 @inner
+def _count_waits(s, b, passed):
+    """Count how long members waited that had come, executing or not.
+
+    :param passed: a time in which no round ended but at its end.
+    """
+    waited = 0
+    t = s.barriers[b].head
+    while t >= 0:
+        thread = s.threads[t]
+        if thread.executing:
+            waited += max(0, passed - thread.work_left)
+        elif thread.work_left == 0:
+            waited += passed
+        t = s.member[t]
+    s.barriers[b].waited += waited
+
+
+@inner
 def advance(s, b):
     """Bring a barrier up to now; who executes has not changed since."""
     barrier = s.barriers[b]
@@ -102,6 +120,7 @@ def advance(s, b):
     barrier.at = s.k[0].now
     while passed > 0 and barrier.members:
         longest = _longest(s, b)
+        _count_waits(s, b, min(passed, longest + barrier.flight_left))
         if longest > passed:
             t = barrier.head
             while t >= 0:
@@ -123,6 +142,9 @@ def advance(s, b):
         elif _quiet(s, b):
             rounds = int(passed / barrier.round_ns)
             barrier.passed += rounds
+            barrier.waited += (
+                rounds * barrier.members * (barrier.round_ns - barrier.work)
+            )
             passed -= int(rounds * barrier.round_ns)
 
 

@@ -15,6 +15,9 @@
 from nova_vhpc.sim.kernel import (
     barriers,
     chance,
+    credit,
+    credit_account,
+    credit_queue,
     eevdf,
     execution,
     layout,
@@ -27,6 +30,7 @@ from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import (
     ABSENT,
     BARRIER,
+    CREDIT,
     ENDED,
     HOG,
     NEVER,
@@ -57,6 +61,8 @@ def boot(s):
             domain = s.domains[cpu, level]
             domain.interval = k.per_socket if level == 0 else k.per_host
             domain.last = -int(chance.uniform(s) * domain.interval)
+    if k.scheduler == CREDIT:
+        credit_account.boot(s)
 
 
 @inner
@@ -101,6 +107,7 @@ def start_thread(s, t):
     thread = s.threads[t]
     entity = s.entities[t]
     entity.mine = -1
+    s.credits[t].pri = credit_queue.UNDER
     entity.runnable = 1.0
     entity.runnable_at = k.now
     best = -1
@@ -147,17 +154,18 @@ def start_thread(s, t):
         )
         return
     thread.state = RUNNABLE
+    if k.scheduler == CREDIT:
+        credit.start(s, t)
+        return
     migrate.attach(s, t)
     eevdf.enqueue(s, t, True)
     switch.preempt(s, t)
 
 
 @inner
-def end_thread(s, t):
-    """End a thread."""
-    thread = s.threads[t]
-    cpu = thread.cpu
-    execution.stop(s, t)
+def _take_out(s, t):
+    """Take a thread that ends from its CPU and its queues."""
+    cpu = s.threads[t].cpu
     if s.entities[t].on:
         if s.entities[t].delayed:
             eevdf.drop_delayed(s, t)
@@ -165,8 +173,20 @@ def end_thread(s, t):
             eevdf.dequeue(s, t, False)
     if s.cpus[cpu].curr == t:
         eevdf.mark(s, cpu)
-    thread.state = ENDED
     migrate.detach(s, t)
+
+
+@inner
+def end_thread(s, t):
+    """End a thread."""
+    thread = s.threads[t]
+    execution.stop(s, t)
+    if s.k[0].scheduler == CREDIT:
+        credit.withdraw(s, t)
+        s.credits[t].active = False
+    else:
+        _take_out(s, t)
+    thread.state = ENDED
     timers.arm(s, timers.program_timer(s, t), NEVER)
     timers.arm(s, timers.quota_timer(s, t), NEVER)
     if thread.kind == BARRIER:
@@ -199,6 +219,8 @@ def set_weight(s, g, weight):
     No CPU chooses anew at once: the weights take effect at its next tick.
     """
     s.groups[g].weight = weight
+    if s.k[0].scheduler == CREDIT:
+        return
     for cpu in _cpus_of(s, g):
         eevdf.update_curr(s, cpu)
         eevdf.update_weights(s, layout.queue_of(s, g, cpu))
@@ -234,6 +256,9 @@ def repin(s, t):
     thread = s.threads[t]
     if layout.may_run(s, t, thread.cpu):
         return
+    if s.k[0].scheduler == CREDIT:
+        credit.repin(s, t)
+        return
     if s.entities[t].delayed:
         eevdf.drop_delayed(s, t)
     cpu = wakeup.first_allowed(s, t)
@@ -249,6 +274,9 @@ def repin(s, t):
 def set_quota(s, t, period, quota):
     """Set a thread's quota; 0 for none (``tg_set_cfs_bandwidth``)."""
     k = s.k[0]
+    if k.scheduler == CREDIT:
+        credit.set_quota(s, t, period, quota)
+        return
     thread = s.threads[t]
     eevdf.update_curr(s, thread.cpu)
     was = thread.quota

@@ -16,6 +16,8 @@ from nova_vhpc.sim.kernel import (
     balance,
     barriers,
     chance,
+    credit,
+    credit_account,
     eevdf,
     execution,
     layout,
@@ -24,6 +26,7 @@ from nova_vhpc.sim.kernel import (
 )
 from nova_vhpc.sim.kernel.compiled import inner
 from nova_vhpc.sim.kernel.state import (
+    CREDIT,
     IO,
     MAX_REQUESTS,
     NEVER,
@@ -38,6 +41,9 @@ def tick(s, cpu):
     """The tick of one CPU (``task_tick_fair``, ``sched_balance_trigger``)."""
     k = s.k[0]
     this = s.cpus[cpu]
+    if k.scheduler == CREDIT:
+        credit_account.tick(s, cpu)
+        return
     timers.arm(s, timers.tick_timer(s, cpu), k.now + k.tick)
     this.jiffy += 1
     t = this.curr
@@ -251,4 +257,13 @@ def fire(s, timer):
         timers.arm(s, timers.barrier_timer(s, timer), NEVER)
         barrier(s, timer)
         return
-    request(s, timer - k.max_barriers)
+    timer -= k.max_barriers
+    if timer < k.max_barriers:
+        request(s, timer)
+        return
+    timer -= k.max_barriers
+    if timer < cpus:
+        timers.arm(s, timers.slice_timer(s, timer), NEVER)
+        credit.slice_over(s, timer)
+        return
+    credit_account.account(s, timer - cpus)

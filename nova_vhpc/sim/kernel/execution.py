@@ -12,9 +12,15 @@
 
 """What a thread does while it executes, by kind of program."""
 
-from nova_vhpc.sim.kernel import barriers, timers
+from nova_vhpc.sim.kernel import barriers, chance, timers
 from nova_vhpc.sim.kernel.compiled import inner
-from nova_vhpc.sim.kernel.state import BARRIER, HOG, NEVER
+from nova_vhpc.sim.kernel.state import (
+    BARRIER,
+    HOG,
+    NEVER,
+    RUNNABLE,
+    THROTTLED,
+)
 
 
 @inner
@@ -56,3 +62,34 @@ def stop(s, t):
     if thread.kind != HOG:
         thread.work_left = max(0, thread.work_left - passed)
         timers.arm(s, timers.program_timer(s, t), NEVER)
+
+
+@inner
+def switch(s, cpu, t):
+    """Have a CPU execute another thread, or none (-1)."""
+    k = s.k[0]
+    this = s.cpus[cpu]
+    before = this.curr
+    if before >= 0:
+        stop(s, before)
+        thread = s.threads[before]
+        thread.last_ran = k.now
+        if thread.state in (RUNNABLE, THROTTLED):
+            # Linux counts the time without quota as waiting, too.
+            thread.wait_since = k.now
+    this.curr = t
+    if t < 0:
+        this.idle_since = k.now
+        return
+    if before < 0:
+        # update_avg(): an eighth of the new figure.
+        idle = min(k.now - this.idle_since, 4_000_000)
+        this.avg_idle += (idle - this.avg_idle) // 8
+    thread = s.threads[t]
+    thread.exec_start = k.now
+    thread.wait += k.now - thread.wait_since
+    thread.runs += 1
+    if thread.woken_at >= 0:
+        chance.record(s.wakeups[thread.vm], k.now - thread.woken_at)
+        thread.woken_at = -1
+    start(s, t, True)

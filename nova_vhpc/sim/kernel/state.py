@@ -36,6 +36,11 @@ HOG, BARRIER, TIMER, SERVER, IO, ABSENT = range(6)
 #: What a thread waits for.
 RUNNABLE, SLEEPING, THROTTLED, ENDED = range(4)
 
+#: Which scheduler a host has.
+EEVDF, CREDIT = range(2)
+#: Whether siblings are scheduled together (``credit_gang``).
+APART, RELAXED, STRICT = range(3)
+
 BUCKETS = 640
 MAX_REQUESTS = 4_096
 
@@ -63,6 +68,8 @@ KERNEL = np.dtype(
         ('stamp', _i),
         ('events', _i),
         ('migrations', _i),
+        ('scheduler', _i),
+        ('ratelimit', _i),
     ]
 )
 CPU = np.dtype(
@@ -74,10 +81,23 @@ CPU = np.dtype(
         ('avg_idle', _i),
         ('jiffy', _i),
         ('stolen', _i),
+        ('first', _i),
+        ('sorted', _i),
+        ('slice_end', _i),
+        ('gang', _i),
     ]
 )
-#: The first and the last of a host's threads.
-HOST = np.dtype([('first_thread', _i), ('last_thread', _i)])
+#: The first and the last of a host's threads; under Xen the sum of its
+#: credits, and how often and how many times they were accounted.
+HOST = np.dtype(
+    [
+        ('first_thread', _i),
+        ('last_thread', _i),
+        ('balance', _f),
+        ('period', _i),
+        ('accounted', _i),
+    ]
+)
 #: A scheduling domain of one CPU: its socket, or the whole host.
 DOMAIN = np.dtype(
     [
@@ -166,6 +186,21 @@ THREAD = np.dtype(
         ('budget', _i),
     ]
 )
+#: A thread in Xen's credit scheduler (``struct csched_vcpu``).
+CREDIT_TYPE = np.dtype(
+    [
+        ('credit', _f),
+        ('pri', _i),
+        ('next', _i),
+        ('prev', _i),
+        ('queued', _b),
+        ('active', _b),
+        ('parked', _b),
+        ('migrating', _b),
+        ('together', _b),
+        ('since', _i),
+    ]
+)
 BARRIER_TYPE = np.dtype(
     [
         ('at', _i),
@@ -183,6 +218,7 @@ BARRIER_TYPE = np.dtype(
         ('loss', _f),
         ('resend', _i),
         ('released', _b),
+        ('waited', _f),
     ]
 )
 VM = np.dtype(
@@ -196,6 +232,11 @@ VM = np.dtype(
         ('io_events', _i),
         ('requests', _i),
         ('lost', _i),
+        ('slice', _i),
+        ('together', _i),
+        ('active', _i),
+        ('earned', _f),
+        ('settled', _b),
     ]
 )
 
@@ -215,6 +256,7 @@ class State(NamedTuple):
     :ivar wakeups: histogram of wake-up latencies, by VM.
     :ivar responses: histogram of response times, by VM.
     :ivar arrivals: times of waiting requests, by VM, as a ring.
+    :ivar credits: of Xen's scheduler, by thread.
     """
 
     k: Any
@@ -238,6 +280,7 @@ class State(NamedTuple):
     wakeups: Any
     responses: Any
     arrivals: Any
+    credits: Any
 
 
 def allocate(
@@ -251,7 +294,7 @@ def allocate(
     """
     cpus = hosts * per_host
     queues = max_groups * per_host
-    timers = 2 * cpus + 3 * max_threads + 2 * max_groups
+    timers = 3 * cpus + 2 * max_threads + 2 * max_groups + hosts
     return State(
         k=np.zeros(1, KERNEL),
         hosts=np.full(hosts, -1, HOST),
@@ -274,4 +317,5 @@ def allocate(
         wakeups=np.zeros((max_groups, BUCKETS), np.int64),
         responses=np.zeros((max_groups, BUCKETS), np.int64),
         arrivals=np.zeros((max_groups, MAX_REQUESTS), np.int64),
+        credits=np.zeros(max_threads, CREDIT_TYPE),
     )

@@ -12,15 +12,17 @@
 
 """Switches from one thread to the next, and preemption by wake-ups."""
 
-from nova_vhpc.sim.kernel import balance, chance, eevdf, execution, layout
+from nova_vhpc.sim.kernel import balance, credit, eevdf, execution, layout
 from nova_vhpc.sim.kernel.compiled import inner
-from nova_vhpc.sim.kernel.state import RUNNABLE, THROTTLED
+from nova_vhpc.sim.kernel.state import CREDIT, RUNNABLE
 
 
 @inner
 def schedule(s, cpu):
     """Choose what a CPU runs (``__schedule``)."""
-    k = s.k[0]
+    if s.k[0].scheduler == CREDIT:
+        credit.schedule(s, cpu)
+        return
     this = s.cpus[cpu]
     eevdf.update_curr(s, cpu)
     before = this.curr
@@ -42,29 +44,9 @@ def schedule(s, cpu):
         return
     if before >= 0:
         eevdf.set_current(s, before, False)
-        execution.stop(s, before)
-        thread = s.threads[before]
-        thread.last_ran = k.now
-        if thread.state in (RUNNABLE, THROTTLED):
-            # Linux counts the time without quota as waiting, too.
-            thread.wait_since = k.now
-    this.curr = t
-    if t < 0:
-        this.idle_since = k.now
-        return
-    if before < 0:
-        # update_avg(): an eighth of the new figure.
-        idle = min(k.now - this.idle_since, 4_000_000)
-        this.avg_idle += (idle - this.avg_idle) // 8
-    thread = s.threads[t]
-    thread.exec_start = k.now
-    thread.wait += k.now - thread.wait_since
-    thread.runs += 1
-    if thread.woken_at >= 0:
-        chance.record(s.wakeups[thread.vm], k.now - thread.woken_at)
-        thread.woken_at = -1
-    eevdf.set_current(s, t, True)
-    execution.start(s, t, True)
+    if t >= 0:
+        eevdf.set_current(s, t, True)
+    execution.switch(s, cpu, t)
 
 
 @inner

@@ -12,8 +12,9 @@
 
 """Timers of a simulated host: an indexed binary heap.
 
-Each source of events has one timer: the tick and the noise of each CPU, the
-program and the quota of each thread, each barrier, the requests of each VM.
+Each source of events has one timer: the tick, the noise and the slice of each
+CPU, the program and the quota of each thread, each barrier, the requests of
+each VM, and the accounting of credits of each host.
 Timers of the same time fire in the order of their numbers.
 """
 
@@ -49,6 +50,17 @@ def barrier_timer(s, barrier):
 @inner
 def request_timer(s, vm):
     return 2 * s.k[0].cpus + 2 * s.k[0].max_threads + s.k[0].max_barriers + vm
+
+
+@inner
+def slice_timer(s, cpu):
+    k = s.k[0]
+    return 2 * k.cpus + 2 * k.max_threads + 2 * k.max_barriers + cpu
+
+
+@inner
+def accounting_timer(s, host):
+    return slice_timer(s, s.k[0].cpus) + host
 
 
 @inner

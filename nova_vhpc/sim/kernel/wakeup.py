@@ -14,6 +14,7 @@
 
 from nova_vhpc.sim.kernel import (
     balance,
+    credit,
     eevdf,
     execution,
     layout,
@@ -21,7 +22,7 @@ from nova_vhpc.sim.kernel import (
     switch,
 )
 from nova_vhpc.sim.kernel.compiled import inner
-from nova_vhpc.sim.kernel.state import RUNNABLE, SLEEPING
+from nova_vhpc.sim.kernel.state import CREDIT, RUNNABLE, SLEEPING
 
 
 @inner
@@ -30,6 +31,9 @@ def sleep(s, t):
     thread = s.threads[t]
     execution.stop(s, t)
     thread.state = SLEEPING
+    if s.k[0].scheduler == CREDIT:
+        credit.sleep(s, t)
+        return
     eevdf.dequeue(s, t, True)
     eevdf.mark(s, thread.cpu)
 
@@ -106,6 +110,9 @@ def wake(s, t, waker):
         return
     thread.state = RUNNABLE
     thread.wait_since = thread.woken_at = s.k[0].now
+    if s.k[0].scheduler == CREDIT:
+        credit.wake(s, t)
+        return
     if not s.entities[t].on:
         cpu = choose_cpu(s, t, waker)
         if cpu != thread.cpu:
