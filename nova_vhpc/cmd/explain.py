@@ -250,7 +250,7 @@ def _print(answer: model.Answer, limit: int) -> None:
     if answer.slowdown is not None:
         console.print(
             'Predicted run time of an all-to-all program over native '
-            f'Linux: {answer.slowdown:.2f}.'
+            f'Linux under one switch: {answer.slowdown:.2f}.'
         )
 
 

@@ -35,6 +35,7 @@ from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     ClusterPlacement,
     HostFacts,
+    PlanRequest,
 )
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,
@@ -49,7 +50,8 @@ _UNPLANNED = (
 
 def explain(question: Question) -> Answer:
     """Return what filter, planner and weigher decide about a request."""
-    fit_results = [_fit_result(question, host) for host in question.hosts]
+    one_by_one = [_fit_result(question, host) for host in question.hosts]
+    fit_results = _within_tier(question, one_by_one)
     passing = [
         (host, fit_result)
         for host, (_, fit_result) in zip(
@@ -66,20 +68,17 @@ def explain(question: Question) -> Answer:
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
-    request = build_plan_request(
-        question.requirements,
-        question.ram_mb,
-        question.members,
-        [*facts, *_not_offered(question, facts)],
-        question.existing,
-        question.policy,
-        question.max_server_per_host,
-    )
-    if facts or not passing:
-        placement = plan_on_known_hosts_first(request, unknown)
-    else:
+    request = _plan_request(question, facts)
+    if passing and not facts:
         placement = ClusterPlacement(
             {}, math.inf, infeasible_reason=_UNPLANNED
+        )
+    elif passing:
+        placement = plan_on_known_hosts_first(request, unknown)
+    else:
+        # The planner says what is short of hosts that fit one by one.
+        placement = planner.plan(
+            _plan_request(question, _passing_facts(question, one_by_one))
         )
     weights = {
         host.facts.name: host_weights.unplanned_weight(
@@ -195,6 +194,48 @@ def _fit_result(
     return 'filter', fit_result._replace(
         reason=f'it has {host.devices} free PCI device(s), '
         f'{requirements.devices} are needed'
+    )
+
+
+def _within_tier(
+    question: Question, fit_results: list[tuple[str | None, FitResult]]
+) -> list[tuple[str | None, FitResult]]:
+    """Return fit results, with the hosts rejected that are beyond the tier."""
+    facts = _passing_facts(question, fit_results)
+    reasons = planner.beyond_tier(_plan_request(question, facts))
+    return [
+        ('filter', fit_result._replace(reason=reasons[host.facts.name]))
+        if fit_result.passes and host.facts.name in reasons
+        else (rejected_by, fit_result)
+        for host, (rejected_by, fit_result) in zip(
+            question.hosts, fit_results, strict=True
+        )
+    ]
+
+
+def _passing_facts(
+    question: Question, fit_results: Sequence[tuple[str | None, FitResult]]
+) -> list[HostFacts]:
+    return [
+        _facts(host, fit_result)
+        for host, (_, fit_result) in zip(
+            question.hosts, fit_results, strict=True
+        )
+        if fit_result.passes
+    ]
+
+
+def _plan_request(
+    question: Question, facts: Sequence[HostFacts]
+) -> PlanRequest:
+    return build_plan_request(
+        question.requirements,
+        question.ram_mb,
+        question.members,
+        [*facts, *_not_offered(question, facts)],
+        question.existing,
+        question.policy,
+        question.max_server_per_host,
     )
 
 

@@ -15,7 +15,7 @@
 
 The plan is made before Nova places the first member (DESIGN.md section 4).
 Pure: the same request always gets the same placement. Other rooms call
-:func:`plan` and :func:`capacity` only.
+:func:`plan`, :func:`capacity` and :func:`beyond_tier` only.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import math
 
 from nova_vhpc.scheduler.planner.group_policies import place
 from nova_vhpc.scheduler.planner.host_groups import capacities
-from nova_vhpc.scheduler.planner.infeasibility import why_not
+from nova_vhpc.scheduler.planner.infeasibility import beyond_tier, why_not
 from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     ClusterPlacement,
@@ -42,6 +42,7 @@ __all__ = [
     'PlanRequest',
     'Policy',
     'Tier',
+    'beyond_tier',
     'capacity',
     'plan',
 ]

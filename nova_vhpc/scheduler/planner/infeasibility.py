@@ -57,6 +57,50 @@ def why_not(objective: Objective) -> str:
     return text
 
 
+def beyond_tier(request: PlanRequest) -> dict[str, str]:
+    """Return why hosts are useless within ``max_tier``, by host name.
+
+    A host is left out if it is in a part of the fabric that contains all
+    running members and has capacity for all new ones.
+    """
+    limit = request.max_tier
+    if limit is None:
+        return {}
+    objective = Objective(request)
+    capacity = limited(
+        objective, capacities(request, objective), limit_of(request)
+    )
+    holding = tier_limit.holding_parts(objective, capacity)
+    useful = {index for indices in holding.values() for index in indices}
+    hosts = range(len(request.hosts))
+    if not useful:
+        text = f'{request.members} members do not fit: ' + _beyond_tier(
+            objective, limit, capacity
+        )
+        return {request.hosts[index].name: text for index in hosts}
+    places: dict[tier_limit.Part, int] = {}
+    for index in hosts:
+        for part in tier_limit.parts_of(request.hosts[index], limit):
+            places[part] = places.get(part, 0) + capacity[index]
+    common = tier_limit.common_parts(objective)
+    reasons = {}
+    for index in hosts:
+        if index not in useful:
+            host = request.hosts[index]
+            part = max(
+                tier_limit.parts_of(host, limit), key=places.__getitem__
+            )
+            reasons[host.name] = (
+                f'{_named(part)} has {places[part]} of {request.members} '
+                f'places, and vhpc:max_tier={limit.name.lower()}'
+                if part in common
+                else 'vhpc:max_tier='
+                f'{limit.name.lower()}, and members of its cluster run in '
+                + ' and '.join(sorted(map(_named, common)))
+            )
+    return reasons
+
+
 def _places(
     request: PlanRequest, hosts: Sequence[HostFacts], capacity: Iterable[int]
 ) -> str:

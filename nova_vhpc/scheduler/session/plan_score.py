@@ -115,6 +115,27 @@ class PlanScore:
         """Take note that a member was placed on this host."""
         self._placed.append(host_info)
 
+    def beyond_tier(
+        self, host_infos: Sequence[HostInfo]
+    ) -> dict[HostInfo, str]:
+        """Return why hosts cannot be used within ``vhpc:max_tier``.
+
+        This does not wait for a plan: a member must not be placed where the
+        others cannot follow, whatever other weighers prefer.
+        """
+        if self._remaining is None:
+            self._begin(host_infos)
+        self._follow()
+        request = self._request(self._facts(host_infos))
+        reasons = planner.beyond_tier(request)
+        if self._expected and len(reasons) == len(request.hosts):
+            reasons = planner.beyond_tier(self._without_expected(request))
+        return {
+            host_info: reasons[host_info.name]
+            for host_info in host_infos
+            if host_info.name in reasons
+        }
+
     def score(self, host_infos: Sequence[HostInfo]) -> list[float]:
         """Return one raw weight per host, 0.0 to 1.0, for the next member."""
         if self._remaining is None:
@@ -155,7 +176,7 @@ class PlanScore:
 
     def _begin(self, host_infos: Sequence[HostInfo]) -> None:
         # With few hosts, members may be placed before the first weighing.
-        if not any(
+        if self._host_fit.requirements.specs.max_tier is None and not any(
             host_weights.is_planned(host_info.multiplier)
             for host_info in host_infos
         ):
@@ -199,19 +220,8 @@ class PlanScore:
         self._stale = False
         self._plans += 1
         spec_obj = self._spec_obj
-        policy, most = _policy(spec_obj)
         facts = self._facts(host_infos)
-        not_offered = self._not_offered({fact.name for fact in facts})
-        assert self._remaining is not None
-        request = build_plan_request(
-            self._host_fit.requirements,
-            spec_obj.memory_mb,
-            self._remaining,
-            [*facts, *not_offered],
-            dict(self._existing),
-            policy,
-            most,
-        )
+        request = self._request(facts)
         unknown = {
             host_info.name
             for host_info in host_infos
@@ -220,9 +230,9 @@ class PlanScore:
         placement = plan_on_known_hosts_first(request, unknown)
         if placement.infeasible_reason is not None and self._expected:
             # Plan this request alone, near the members that run.
-            self._remaining -= self._expected
+            request = self._without_expected(request)
+            self._remaining = request.members
             self._expected = 0
-            request = dataclasses.replace(request, members=self._remaining)
             placement = plan_on_known_hosts_first(request, unknown)
         self.placement = placement
         if placement.infeasible_reason is not None:
@@ -251,6 +261,30 @@ class PlanScore:
             host_info = by_name[name]
             self._quota[host_info] = placement.assignments[name]
             host_info.weight = weight
+
+    def _request(self, facts: Sequence[HostFacts]) -> PlanRequest:
+        """Return the request for a plan of the remaining members.
+
+        :param facts: facts of the hosts that may take members.
+        """
+        assert self._remaining is not None
+        policy, most = _policy(self._spec_obj)
+        not_offered = self._not_offered({fact.name for fact in facts})
+        return build_plan_request(
+            self._host_fit.requirements,
+            self._spec_obj.memory_mb,
+            self._remaining,
+            [*facts, *not_offered],
+            dict(self._existing),
+            policy,
+            most,
+        )
+
+    def _without_expected(self, request: PlanRequest) -> PlanRequest:
+        """Return the request for the members of this request alone."""
+        return dataclasses.replace(
+            request, members=request.members - self._expected
+        )
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
         host_fit = self._host_fit

@@ -126,6 +126,12 @@ class SchedulingSession:
                 kept.append(state)
             else:
                 rejected.append((state, host_info.fit_result.reason))
+        if self.requirements.specs.max_tier is not None:
+            kept, outside = self._within_tier(kept)
+            if placed < self._placed >= self._member_count:
+                # Alternates must be in the part of the fabric, too.
+                return kept
+            rejected += outside
         if placed < self._placed >= self._member_count:
             # All members are placed: Nova now looks for alternates, and
             # skips hosts without candidates itself.
@@ -135,6 +141,26 @@ class SchedulingSession:
         further = self._further_entries(kept)
         self.plan_score.duplicates = bool(further)
         return kept + further
+
+    def _within_tier(
+        self, kept: Sequence[Any]
+    ) -> tuple[list[Any], list[tuple[Any, str]]]:
+        """Divide hosts by whether the cluster may use them.
+
+        :returns: hosts within ``vhpc:max_tier``; other hosts with reasons.
+        """
+        reasons = self.plan_score.beyond_tier(
+            [self.host_info(state) for state in kept]
+        )
+        inside = []
+        outside = []
+        for state in kept:
+            reason = reasons.get(self.host_info(state))
+            if reason is None:
+                inside.append(state)
+            else:
+                outside.append((state, reason))
+        return inside, outside
 
     def weigh(self, states: Sequence[Any]) -> list[float]:
         """Return one raw weight per host, 0.0 to 1.0, for the next member."""

@@ -397,6 +397,48 @@ class PlanTest(base.TestCase):
             document = answer(request([small], None)).as_dict()
             self.assertEqual(own, document['plan']['own_overcommit'])
 
+    def tiered(self, limit, members, **more):
+        """Explain members for two hosts of switch s1, and one of s2."""
+        document = request(
+            [host(1), host(2), host(3, switch='s2', uplinks=3)],
+            members=members,
+            **more,
+        )
+        document['flavor']['extra_specs']['vhpc:max_tier'] = limit
+        return answer(document)
+
+    def test_hosts_that_do_not_hold_the_cluster_are_rejected(self):
+        found = self.tiered('switch', 4)
+        self.assertEqual({'c1': 2, 'c2': 2}, found.placement.assignments)
+        third = by_name(found)['c3']
+        self.assertEqual(
+            (
+                'filter',
+                'switch s2 has 3 of 4 places, and vhpc:max_tier=switch',
+            ),
+            (third.rejected_by, third.reason),
+        )
+        self.assertIsNone(third.weight)
+
+    def test_hosts_away_from_running_members_are_rejected(self):
+        found = self.tiered('switch', 2, group={'existing': {'c3': 1}})
+        self.assertEqual({'c3': 2}, found.placement.assignments)
+        self.assertEqual(
+            'vhpc:max_tier=switch, and members of its cluster run in '
+            'switch s2',
+            by_name(found)['c1'].reason,
+        )
+
+    def test_all_hosts_are_rejected_if_no_part_holds_the_cluster(self):
+        found = self.tiered('switch', 5)
+        self.assertEqual({'filter'}, {h.rejected_by for h in found.hosts})
+        for text in found.placement.infeasible_reason, found.hosts[0].reason:
+            self.assertIn('the best, switch s1, has 4 (CPUs give', text)
+            self.assertIn('uplinks, devices and disk 4)', text)
+        self.assertEqual(
+            5, sum(self.tiered('rack', 5).placement.assignments.values())
+        )
+
     def test_predicted_run_time_grows_with_the_tier(self):
         slowdowns = []
         for tier, parts in (

@@ -313,6 +313,69 @@ class FollowPlanTest(world.WorldTestCase):
             self.assertEqual(bool(text), 'share CPUs' in log.output)
             self.states = scheduler_world.World(2).states
 
+    def test_members_stay_within_the_tier_of_the_flavor(self):
+        for limit, members in (('host', 4), ('switch', 16), ('rack', 40)):
+            self.states = scheduler_world.World(40).states
+            placed = self.place(
+                self.request(members=members, vhpc_max_tier=limit)
+            )
+            self.assertNotIn(None, placed)
+            hosts = {host for host, _ in placed}
+            if limit == 'host':
+                self.assertEqual(1, len(hosts))
+            if limit == 'switch':
+                self.assertEqual(1, len(set(map(self.switch_of, hosts))))
+
+    def test_cluster_is_refused_if_no_switch_holds_it(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
+        spec = self.request(members=65, vhpc_max_tier='switch')
+        self.assertEqual([None] * 65, self.place(spec))
+        self.assertIn('None of 40 host(s) can take a member', log.output)
+        self.assertIn(
+            '65 members do not fit: vhpc:max_tier=switch wants one switch; '
+            'the best, switch switch0, has 64 (CPUs give ',
+            log.output,
+        )
+
+    def test_member_is_refused_that_loses_its_switch(self):
+        """All claims in the planned switch fail after the first member."""
+        spec = self.request(members=8, vhpc_max_tier='switch')
+        host_of = {
+            uplink: state.host
+            for state in self.states
+            for uplink in scheduler_world.uplink_uuids(state.host)
+        }
+        first = []
+
+        def claim(candidate):
+            (uplink,) = candidate['mappings']['_uplink']
+            if not first:
+                first.append(host_of[uplink])
+                return True
+            return self.switch_of(host_of[uplink]) != self.switch_of(first[0])
+
+        placed = self.place(spec, claim)
+        self.assertEqual([None] * 7, placed[1:])
+
+    def test_later_member_stays_within_the_tier_without_any_plan(self):
+        self.flags(weight_multiplier=0.0)
+        spec = self.request(members=1, vhpc_max_tier='switch')
+        spec.instance_group.hosts = [self.states[20].host]
+        spec.instance_group.members = ['runs', spec.instance_uuid]
+        self.states[20].instances['runs'] = None
+        self.assertEqual(
+            {self.switch_of(self.states[20].host)},
+            set(map(self.switch_of, self.passing(spec))),
+        )
+
+    def test_alternates_are_within_the_tier(self):
+        spec = self.request(members=2, vhpc_max_tier='switch')
+        ((host, _), _) = self.place(spec)
+        self.assertEqual(
+            {self.switch_of(host)},
+            set(map(self.switch_of, self.passing(spec))),
+        )
+
     def test_no_more_cpus_are_planned_than_placement_gives_out(self):
         # The 2 vCPUs of one member on each, but on the last host.
         for number, state in enumerate(self.states[:-1]):

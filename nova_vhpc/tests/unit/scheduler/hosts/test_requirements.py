@@ -105,6 +105,14 @@ class RequirementsTest(base.BaseTestCase):
                     fit_result.reason,
                 )
 
+    def test_invalid_tier_limit_leaves_no_host(self):
+        wanted = requirements.of_flavor({'vhpc:max_tier': 'room'}, 2)
+        self.assertEqual(
+            'the flavor says vhpc:max_tier=room, which leaves no host: it '
+            'takes one of: host, switch, rack',
+            requirements.evaluate(host(), wanted).reason,
+        )
+
     def test_flaw_says_what_to_change(self):
         for specs, words in (
             ({'vhpc:network': 'separate'}, 'add resources_uplink:'),
