@@ -39,7 +39,10 @@ from nova_vhpc.scheduler.planner.objective import Objective
 
 
 def allowed(objective, counts):
-    """Return whether affinity holds; capacities cover the other limits."""
+    """Return whether tier and affinity hold; capacities cover the rest."""
+    limit = objective.request.max_tier
+    if limit is not None and objective.tier(objective.merged(counts)) > limit:
+        return False
     if objective.request.policy != Policy.AFFINITY:
         return True
     if objective.existing:

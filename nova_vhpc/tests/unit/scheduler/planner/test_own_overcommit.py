@@ -17,7 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest, Policy
+from nova_vhpc.scheduler.planner.model import (
+    HostFacts,
+    PlanRequest,
+    Policy,
+    Tier,
+)
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.scheduler.planner import oracle
 
@@ -141,6 +146,8 @@ class ScarceHostsTest(base.TestCase):
                 st.integers(0, 40),
                 st.sampled_from((0, 1, 3, planner.NO_LIMIT)),
                 st.integers(0, 3),
+                st.sampled_from((None, 's0', 's1')),
+                st.sampled_from((None, 'r0', 'r1')),
             ),
             min_size=1,
             max_size=5,
@@ -149,15 +156,17 @@ class ScarceHostsTest(base.TestCase):
         st.sampled_from((1, 2, 4)),
         st.sampled_from((1.0, 1.5, 4.0)),
         st.sampled_from(POLICIES),
+        st.sampled_from((None, Tier.HOST, Tier.SWITCH, Tier.RACK)),
     )
     @settings(deadline=None)
     def test_no_own_overcommit_while_a_placement_without_it_exists(
-        self, offered, members, vcpus, ratio, policy
+        self, offered, members, vcpus, ratio, policy, max_tier
     ):
         facts = []
         existing = {}
-        for number, (cpus, others, free, slots, here) in enumerate(offered):
-            here = here if cpus else 0
+        for number, one in enumerate(offered):
+            cpus, others, free, slots, running, switch, rack = one
+            here = running if cpus else 0
             facts.append(
                 host(
                     number,
@@ -165,6 +174,8 @@ class ScarceHostsTest(base.TestCase):
                     others + here * vcpus,
                     free_cpus=free,
                     slots=slots,
+                    switch=switch,
+                    rack=rack,
                 )
             )
             if here:
@@ -176,6 +187,7 @@ class ScarceHostsTest(base.TestCase):
             max_overcommit=ratio,
             policy=policy,
             existing=existing,
+            max_tier=max_tier,
         )
         # The same limits, and as many members as the CPUs hold of the
         # cluster alone.

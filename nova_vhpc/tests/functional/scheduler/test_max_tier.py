@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova_vhpc.tests.functional.scheduler import base
+
+SPECS = {
+    'vhpc:workload': 'parallel',
+    'vhpc:max_overcommit': '1.0',
+    'vhpc:max_tier': 'switch',
+}
+
+
+class MaxTierTest(base.SchedulerTestCase):
+    """Two hosts of ten CPUs under one switch, and one under another."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_hosts('alpha', 'beta', 'gamma')
+        for switch, hosts in (('a', ('alpha', 'beta')), ('b', ('gamma',))):
+            aggregate = self.admin_api.post_aggregate(
+                {'aggregate': {'name': switch}}
+            )
+            metadata = {'vhpc:switch': switch}
+            self.admin_api.post_aggregate_action(
+                aggregate['id'], {'set_metadata': {'metadata': metadata}}
+            )
+            for host in hosts:
+                self.admin_api.add_host_to_aggregate(aggregate['id'], host)
+
+    def boot(self, specs, members, **more):
+        flavor_id = self.flavor(specs, vcpu=4)
+        return self.boot_cluster(flavor_id, members, self.group(), **more)
+
+    def test_cluster_is_placed_under_the_switch_that_holds_it(self):
+        servers = self.boot(SPECS, 4)
+        self.assertEqual(
+            ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
+        )
+
+    def test_cluster_that_no_switch_holds_is_refused_as_a_whole(self):
+        for server in self.boot(SPECS, 5, expected_state='ERROR'):
+            self.assertIn('No valid host', server['fault']['message'])
+            self.assertEqual(
+                {}, self._get_allocations_by_server_uuid(server['id'])
+            )
+            self._delete_server(server)
+        anywhere = {k: v for k, v in SPECS.items() if k != 'vhpc:max_tier'}
+        self.assertEqual(5, len(self.boot(anywhere, 5)))
+
+    def test_member_that_is_migrated_stays_under_the_switch(self):
+        servers = self.boot(SPECS, 3)
+        hosts = self.hosts_of(servers)
+        # The middle one of three sorted hosts has two members.
+        (server, _) = (
+            server
+            for server in servers
+            if server['OS-EXT-SRV-ATTR:host'] == hosts[1]
+        )
+        self._migrate_server(server)
+        moved = self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
+        self.assertEqual({'alpha', 'beta'}, {hosts[1], moved})
