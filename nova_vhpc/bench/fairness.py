@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.agent import errors
 from nova_vhpc.bench import controller as controller_bench
+from nova_vhpc.bench import gang_ablations
 from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.control import controller
 from nova_vhpc.sim import random_hosts
 
 if TYPE_CHECKING:
@@ -74,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'figures is noise',
     )
     parser.add_argument(
+        '--without',
+        choices=gang_ablations.ABLATIONS,
+        metavar='PART',
+        help='take one part out of the gang policy, to see what it gives: '
+        f'{", ".join(gang_ablations.ABLATIONS)}',
+    )
+    parser.add_argument(
         '-v', '--verbose', action='store_true', help='print every VM'
     )
     plugins.add_arguments(parser)
@@ -85,10 +94,12 @@ class _Job:
 
     :ivar host: its seed, or its name.
     :ivar names: policies; None for stock Linux.
+    :ivar without: part that is taken out of the gang policy; None for none.
     """
 
     host: str
     names: plugins.PluginNames | None
+    without: str | None
     warm_up_s: float
     seconds: float
 
@@ -97,14 +108,19 @@ class _Job:
         from nova_vhpc.sim import fairness
 
         spec, seed = random_hosts.make(self.host)
-        names = self.names
         return fairness.compare(
             spec,
             seed,
-            None if names is None else lambda: controller_bench.make(names),
+            None if self.names is None else self._make_controller,
             self.warm_up_s,
             self.seconds,
         )
+
+    def _make_controller(self) -> controller.Controller:
+        assert self.names is not None
+        if self.without is not None:
+            return gang_ablations.make_controller(self.without)
+        return controller_bench.make(self.names)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -134,7 +150,13 @@ def run(args: argparse.Namespace) -> int:
         print(f'nova-vhpc-bench fairness: {error}', file=sys.stderr)
         return 2
     jobs = [
-        _Job(host, None if args.null else names, args.warm_up, args.seconds)
+        _Job(
+            host,
+            None if args.null else names,
+            args.without,
+            args.warm_up,
+            args.seconds,
+        )
         for host in hosts
     ]
     results = []
@@ -149,6 +171,7 @@ def run(args: argparse.Namespace) -> int:
             **figures,
             'seed': args.seed,
             'null': args.null,
+            'without': args.without,
             'by_host': {one.spec.name: _host_json(one) for one in results},
         },
     )

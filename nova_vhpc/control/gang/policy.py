@@ -121,6 +121,7 @@ class GangPolicy:
 
     uses_io = False
     places_vcpus = True
+    side_periods = SIDE_PERIODS
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Take window lengths and bounds from the configuration."""
@@ -503,7 +504,7 @@ class GangPolicy:
             ),
             cpus,
             last_cpus,
-            self._periods // SIDE_PERIODS,
+            self._periods // self.side_periods,
         )
 
     def _measure(
