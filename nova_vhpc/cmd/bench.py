@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     'replay': 'replay.cli',
     'peers': 'phase_exchange',
     'fairness': 'fairness',
+    'xen': 'xen',
 }
 """Module of each subcommand, below ``nova_vhpc.bench``."""
 

@@ -14,7 +14,9 @@
 
 Each control period it reads the counters of all VMs, lets the controller
 decide, and carries the plan out: pins and quotas as libvirt does, weights at
-the borders of gang windows by their files.
+the borders of gang windows by their files. Under Xen the controller is taken
+for a part of the hypervisor, as in the ATC paper: it decides in each of the
+scheduler's periods, and nothing is late.
 """
 
 import dataclasses
@@ -22,11 +24,21 @@ import random
 from collections.abc import Mapping
 
 from nova_vhpc.control import controller, model
-from nova_vhpc.sim import host_spec, libvirt_writer, sensor, window_player
+from nova_vhpc.sim import (
+    host_spec,
+    kernels,
+    libvirt_writer,
+    sensor,
+    window_player,
+    xen_writer,
+)
 from nova_vhpc.sim.agenda import Agenda
 from nova_vhpc.sim.host import Host
 
 PERIOD_US = 100_000
+
+XEN_PERIOD_US = 30_000
+"""ATC paper, section III.A: a scheduling period of Xen."""
 
 IDLE_REPORTED = 3
 """``cpu.shares`` that the kernel reports of an idle group."""
@@ -58,35 +70,45 @@ class Agent:
         self._numbers = numbers
         self._controller = decider
         chance = random.Random(seed)
-        self._sensor = sensor.Sensor(host, spec, numbers, PERIOD_US)
+        is_xen = isinstance(spec.kernel, kernels.XenCredit)
+        self._period_us = XEN_PERIOD_US if is_xen else PERIOD_US
+        self._decide_us = 0 if is_xen else DECIDE_US
+        self._sensor = sensor.Sensor(host, spec, numbers, self._period_us)
         self._in_force = {
             vm.name: self._sensor.original(vm)
             for vm in spec.vms
             if vm.opted_in
         }
-        self._writer = libvirt_writer.LibvirtWriter(
-            host, agenda, numbers, self._in_force, chance
-        )
+        self._writer: xen_writer.XenWriter | libvirt_writer.LibvirtWriter
+        if is_xen:
+            self._writer = xen_writer.XenWriter(host, numbers, self._in_force)
+        else:
+            self._writer = libvirt_writer.LibvirtWriter(
+                host, agenda, numbers, self._in_force, chance
+            )
         self._player = window_player.WindowPlayer(
             agenda, self._set_shares, self._place, chance
         )
         self.plan: model.Plan | None = None
         # Not in phase with the kernel's ticks, nor with the samples.
-        agenda.at(agenda.now_us + chance.randrange(1, PERIOD_US), self._tick)
+        agenda.at(
+            agenda.now_us + chance.randrange(1, self._period_us), self._tick
+        )
 
     def _tick(self) -> None:
         now_us = self._agenda.now_us
         plan = self._controller.decide(
             self._sensor.view(self._in_force, self._player.late_us())
         )
-        self._agenda.at(now_us + DECIDE_US, lambda: self._carry_out(plan))
-        self._agenda.at(now_us + PERIOD_US, self._tick)
+        self._agenda.at(
+            now_us + self._decide_us, lambda: self._carry_out(plan)
+        )
+        self._agenda.at(now_us + self._period_us, self._tick)
 
     def _carry_out(self, plan: model.Plan) -> None:
         self.plan = plan
         for name, planned in plan.vms.items():
-            if planned.writes is not None:
-                self._writer.write(name, planned.writes)
+            self._writer.carry_out(name, planned)
         self._player.play(plan.windows)
 
     def _place(self, name: str, cpus: tuple[int, ...]) -> None:

@@ -71,6 +71,14 @@ class Counters:
     barriers: int = 0
     barrier_wait_us: float = 0.0
 
+    def mean_wait_us(self, before: 'Counters') -> float:
+        """Return how long a vCPU waited at each barrier since then.
+
+        If none was passed, it is what was waited until now.
+        """
+        waited_us = self.barrier_wait_us - before.barrier_wait_us
+        return waited_us / max(1, self.barriers - before.barriers)
+
 
 class Host:
     """A host; the same seed and calls give the same results.

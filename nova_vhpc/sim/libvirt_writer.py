@@ -62,6 +62,11 @@ class LibvirtWriter:
         self._server_free_us = [0.0] * PARALLEL_CALLS
         self.calls = 0
 
+    def carry_out(self, name: str, planned: model.VmPlan) -> None:
+        """Write what a plan changes of a VM, soon."""
+        if planned.writes is not None:
+            self.write(name, planned.writes)
+
     def write(self, name: str, tune: model.CpuTune) -> None:
         """Write the fields of a cputune that are not None, soon."""
         self._wanted[name] = tune

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nova_vhpc.control import controller
-from nova_vhpc.sim import agent, host_spec
+from nova_vhpc.sim import agent, coscheduler, host_spec
 from nova_vhpc.sim.agenda import Agenda
 from nova_vhpc.sim.host import Host
 
@@ -43,11 +43,16 @@ class VmRecord:
     :ivar progress_us: progress of its program, likewise.
     :ivar latency_p99_us: 99th percentile of the latency of its wake-ups; None
         if it woke up too seldom.
+    :ivar barrier_wait_us: mean wait of a vCPU at a barrier; None if it passed
+        none.
+    :ivar response_us: median response time; None if it served no request.
     """
 
     received_us: Series
     progress_us: Series
     latency_p99_us: float | None
+    barrier_wait_us: float | None = None
+    response_us: float | None = None
 
     @property
     def cpus(self) -> float:
@@ -123,11 +128,13 @@ def measure(
     make_controller: MakeController | None,
     warm_up_s: float,
     seconds: float,
+    coscheduling: coscheduler.Settings | None = None,
 ) -> Record:
     """Run a host and record all of its VMs.
 
     :param seed: for everything random but the host itself.
-    :param make_controller: None for Linux without nova-vhpc.
+    :param make_controller: None for the kernel without nova-vhpc.
+    :param coscheduling: to co-schedule the VMs that opted in; None for not.
     """
     host, numbers = start(spec, seed)
     agenda = Agenda(host)
@@ -135,6 +142,13 @@ def measure(
     if make_controller is not None:
         controlling = agent.Agent(
             host, agenda, spec, numbers, make_controller(), seed
+        )
+    if coscheduling is not None:
+        coscheduler.CoScheduler(
+            host,
+            agenda,
+            [numbers[vm.name] for vm in spec.vms if vm.opted_in],
+            coscheduling,
         )
     agenda.run(round(warm_up_s * 1e6))
     host.reset_latencies()
@@ -166,5 +180,9 @@ def measure(
             received_us[name],
             progress_us[name],
             end.latency_p99_us if end.wake_ups >= MIN_WAKE_UPS else None,
+            end.mean_wait_us(begin[name])
+            if end.barriers > begin[name].barriers
+            else None,
+            end.response_us[0] if end.requests else None,
         )
     return Record(vms, with_windows / count)

@@ -19,7 +19,7 @@ and numbers of runs, and I/O events. Progress and the programs stay hidden.
 from collections.abc import Mapping
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import host_spec
+from nova_vhpc.sim import host_spec, kernels
 from nova_vhpc.sim.host import Counters, Host
 
 IO_SCALE_US = 100_000
@@ -33,16 +33,45 @@ LIMITS = model.ActuatorLimits(
 )
 """What libvirt accepts on cgroup v1."""
 
+XEN_MAX_WEIGHT = 65_535
+
+
+def limits(kernel: kernels.Kernel) -> model.ActuatorLimits:
+    """Return what a simulated host's kernel accepts.
+
+    Under Xen a VM has a time slice without any quota. The control core cuts
+    limits down to libvirt's, so that no slice is shorter than 1 ms.
+    """
+    match kernel:
+        case kernels.XenCredit():
+            return model.ActuatorLimits(
+                effective_min_slice_us=max(1, kernel.ratelimit_us),
+                max_shares=XEN_MAX_WEIGHT,
+                min_shares=1,
+                thread_slices=True,
+                can_place=False,
+            )
+        case kernels.Linux():
+            return LIMITS
+
 
 OUTSIDE_TICKS = 10
 """Control periods between two readings of what runs outside of VMs."""
 
 
 class _Meter:
-    """Turns the counters of one VM into samples."""
+    """Turns the counters of one VM into samples.
 
-    def __init__(self, counters: Counters, now_us: int) -> None:
+    :param reads_spins: whether the guest says how long it waits at barriers,
+        as the guests of the ATC paper did. Else the synchronisation latency
+        is that of vCPUs which wait for a CPU.
+    """
+
+    def __init__(
+        self, counters: Counters, now_us: int, reads_spins: bool
+    ) -> None:
         self._last = counters
+        self._reads_spins = reads_spins
         self._last_us = now_us
 
     def sample(self, counters: Counters, now_us: int) -> model.Sample:
@@ -54,7 +83,9 @@ class _Meter:
             return model.Sample()
         wait_us = _increase(counters.wait_us, last.wait_us)
         return model.Sample(
-            sync_latency_us=sum(wait_us) / len(wait_us),
+            sync_latency_us=counters.mean_wait_us(last)
+            if self._reads_spins
+            else sum(wait_us) / len(wait_us),
             io_events=(counters.io_events - last.io_events)
             * (IO_SCALE_US / elapsed_us),
             vcpu_run_us=_increase(counters.run_us, last.run_us),
@@ -91,11 +122,16 @@ class Sensor:
         self._numbers = numbers
         self._period_us = period_us
         self._cpus = spec.topology()
+        self._limits = limits(spec.kernel)
         self._everywhere = frozenset(range(spec.cpus))
         self._managed = [vm for vm in spec.vms if vm.opted_in]
         self._others = [vm for vm in spec.vms if not vm.opted_in]
         self._meters = {
-            name: _Meter(host.counters(number), host.now_us)
+            name: _Meter(
+                host.counters(number),
+                host.now_us,
+                isinstance(spec.kernel, kernels.XenCredit),
+            )
             for name, number in numbers.items()
         }
         self._tick = 0
@@ -144,7 +180,7 @@ class Sensor:
                 for vm in self._managed
             ),
             wall_us=now_us,
-            limits=LIMITS,
+            limits=self._limits,
             others=tuple(
                 model.OtherVm(
                     vm.name,

@@ -15,8 +15,8 @@
 A credit is a nanosecond of CPU time. Each period, as many as all CPUs of a
 host have in that time are given to its *active* vCPUs by weight, which counts
 per vCPU. A vCPU becomes active if a tick finds it running, and is so until it
-has saved up more than one period's credits. Priorities change at the end of a
-period only.
+has saved up more credits than the host's time slice. Priorities change at the
+end of a period only.
 """
 
 from nova_vhpc.sim.kernel import credit, credit_queue, timers
@@ -137,6 +137,8 @@ def _earn(s, t, period):
     v = s.threads[t].vm
     vm = s.vms[v]
     mine = s.credits[t]
+    # Debts of whole slices must not be forgiven if accounts are more frequent.
+    most = s.k[0].slice
     mine.credit += vm.earned / vm.active
     if mine.credit < 0.0:
         if not mine.together:
@@ -144,13 +146,13 @@ def _earn(s, t, period):
         cap = _cap(s, v, period)
         if cap > 0.0 and mine.credit < -cap / vm.active and not mine.parked:
             credit.park(s, t)
-        mine.credit = max(mine.credit, -float(period))
+        mine.credit = max(mine.credit, -float(most))
         return
     if not mine.together:
         mine.pri = UNDER
     if mine.parked:
         credit.unpark(s, t)
-    if mine.credit > period:
+    if mine.credit > most:
         mine.active = False
         mine.credit /= 2.0
 

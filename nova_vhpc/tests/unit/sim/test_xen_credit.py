@@ -235,12 +235,35 @@ class TimeSliceTest(unittest.TestCase):
 
     def test_each_vm_has_its_own_slice(self):
         simulated = _xen(1, accounting_follows=False)
-        vms = [simulated.add_vm(programs.Run(), 1) for _ in range(2)]
+        vms = [simulated.add_vm(programs.Run(), 1) for _ in range(3)]
         simulated.set_slice(vms[0], 1_000)
-        simulated.advance(10_000_000)
-        short, long = (simulated.counters(vm) for vm in vms)
-        self.assertAlmostEqual(sum(short.run_us), sum(long.run_us), delta=2e5)
-        self.assertGreaterEqual(short.runs[0], long.runs[0])
+        simulated.advance(30_000_000)
+        lengths_us = []
+        for vm in vms:
+            counters = simulated.counters(vm)
+            self.assertAlmostEqual(1 / 3, _cpus(simulated, vm), delta=0.02)
+            lengths_us.append(counters.run_us[0] / counters.runs[0])
+        self.assertLess(lengths_us[0], 0.6 * min(lengths_us[1:]))
+
+    def test_slices_of_vms_act_only_if_accounting_follows(self):
+        """Else vCPUs without credits wait for the end of 30 ms anyway."""
+        progress = {}
+        for slice_us, follows in (
+            (30_000, True),
+            (1_000, True),
+            (1_000, False),
+        ):
+            simulated = _xen(8, accounting_follows=follows)
+            simulated.add_outside_load(_DOM0, 8)
+            vms = _start_apart(simulated, _gangs(4, 16))
+            for vm in vms:
+                simulated.set_slice(vm, slice_us)
+            simulated.advance(10_000_000)
+            progress[slice_us, follows] = sum(
+                simulated.counters(vm).progress_us for vm in vms
+            )
+        self.assertGreater(progress[1_000, True], 5 * progress[30_000, True])
+        self.assertLess(progress[1_000, False], 2 * progress[30_000, True])
 
 
 class CoSchedulingTest(unittest.TestCase):
