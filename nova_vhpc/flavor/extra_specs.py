@@ -163,6 +163,15 @@ KEYS: tuple[Key, ...] = (
         choices=IO_POOL_USES,
     ),
     Key(
+        'members',
+        'Number of members that the virtual cluster will have. If its '
+        'servers are created one at a time, each is placed with the others '
+        'in mind. The scheduler hint vhpc_members comes first.',
+        'int',
+        minimum=1,
+        maximum=4096,
+    ),
+    Key(
         'time_slice_us',
         'Administrator-specified time slice in microseconds (the SPECIFIED '
         "of the ATC paper's Algorithm 2).",
@@ -200,6 +209,7 @@ class ExtraSpecs:
     max_overcommit: float | None = None
     max_tier: str | None = None
     io_pool: str = 'auto'
+    members: int | None = None
     time_slice_us: int | None = None
     cluster: str | None = None
     errors: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ functions, so that an explanation shows what the weigher decides.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from nova_vhpc.scheduler import planner
@@ -125,3 +125,21 @@ def plan_on_known_hosts_first(
             wider = planner.plan(request)
             return wider if wider.own_overcommit <= 1.0 else placement
     return planner.plan(request)
+
+
+def with_fewer_expected(
+    request: PlanRequest, expected: int
+) -> Iterator[PlanRequest]:
+    """Yield requests for ever fewer members that are to come.
+
+    The first one is the given request. If it does not fit, plan the next one:
+    half as many members are to come there, and none in the last one.
+
+    :param request: request whose ``members`` include the expected ones.
+    :param expected: number of members for which further requests will follow.
+    """
+    yield request
+    now = request.members - expected
+    while expected:
+        expected //= 2
+        yield dataclasses.replace(request, members=now + expected)

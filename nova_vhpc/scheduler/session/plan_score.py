@@ -18,7 +18,6 @@ member is placed on a host that the plan did not choose: another scheduler
 took the uplink, or another weigher weighed more.
 """
 
-import dataclasses
 import random
 from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Any
@@ -33,6 +32,7 @@ from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,
     plan_on_known_hosts_first,
+    with_fewer_expected,
 )
 from nova_vhpc.scheduler.session import server_group
 from nova_vhpc.scheduler.session.host_fit import HostFit
@@ -62,6 +62,8 @@ class PlanScore:
     :param weight_of_unknown: raw weight of hosts of unknown topology.
     :param member_count: members that the request is for.
     :param is_move: whether the request moves a server that exists.
+    :param cluster_size: number of members that the cluster will have, 0 if
+        unknown.
     :param subset_size: number of best entries of the list of which Nova takes
         one by chance.
     :ivar duplicates: whether a host may be in the list more than once.
@@ -76,6 +78,7 @@ class PlanScore:
         weight_of_unknown: float,
         member_count: int,
         is_move: bool,
+        cluster_size: int = 0,
         subset_size: int = 1,
     ) -> None:
         self.duplicates = False
@@ -86,6 +89,7 @@ class PlanScore:
         self._weight_of_unknown = weight_of_unknown
         self._member_count = member_count
         self._is_move = is_move
+        self._cluster_size = cluster_size
         self._subset_size = subset_size
         self._placed: list[HostInfo] = []
         self._remaining: int | None = None
@@ -126,10 +130,11 @@ class PlanScore:
         if self._remaining is None:
             self._begin(host_infos)
         self._follow()
-        request = self._request(self._facts(host_infos))
-        reasons = planner.beyond_tier(request)
-        if self._expected and len(reasons) == len(request.hosts):
-            reasons = planner.beyond_tier(self._without_expected(request))
+        whole = self._request(self._facts(host_infos))
+        for request in with_fewer_expected(whole, self._expected):
+            reasons = planner.beyond_tier(request)
+            if len(reasons) < len(request.hosts):
+                break
         return {
             host_info: reasons[host_info.name]
             for host_info in host_infos
@@ -188,6 +193,7 @@ class PlanScore:
             self._is_move,
             host_infos,
             self._placed,
+            self._cluster_size,
         )
         self._existing = members.running
         self._remaining = members.remaining
@@ -221,19 +227,18 @@ class PlanScore:
         self._plans += 1
         spec_obj = self._spec_obj
         facts = self._facts(host_infos)
-        request = self._request(facts)
+        whole = self._request(facts)
         unknown = {
             host_info.name
             for host_info in host_infos
             if host_info.fit_result.unknown
         }
-        placement = plan_on_known_hosts_first(request, unknown)
-        if placement.infeasible_reason is not None and self._expected:
-            # Plan this request alone, near the members that run.
-            request = self._without_expected(request)
-            self._remaining = request.members
-            self._expected = 0
+        for request in with_fewer_expected(whole, self._expected):
             placement = plan_on_known_hosts_first(request, unknown)
+            if placement.infeasible_reason is None:
+                break
+        self._expected -= whole.members - request.members
+        self._remaining = request.members
         self.placement = placement
         if placement.infeasible_reason is not None:
             # Placing further members frees no capacity: do not plan again.
@@ -278,12 +283,6 @@ class PlanScore:
             dict(self._existing),
             policy,
             most,
-        )
-
-    def _without_expected(self, request: PlanRequest) -> PlanRequest:
-        """Return the request for the members of this request alone."""
-        return dataclasses.replace(
-            request, members=request.members - self._expected
         )
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:

@@ -39,13 +39,17 @@ class Members:
     :param host_infos: the hosts that may take the next member.
     :param placed: hosts on which members of this request were placed
         before the first plan, one entry per member.
+    :param cluster_size: number of members that the cluster will have, 0 if
+        unknown. A move ignores it: the cluster has been complete since.
     :ivar running: number of members by host name, without the one to place.
     :ivar remaining: number of members to plan for: those to place in this
         request, and :attr:`expected`.
     :ivar expected: number of members for which further requests will follow.
-        If this request unshelves the first member of a shelved cluster, they
-        are all other members; if it evacuates a member from a host that is
-        down, they are the other members still to be evacuated from it.
+        If this request boots members, they are those that ``cluster_size``
+        says are to come; if it unshelves the first member of a shelved
+        cluster, they are all other members; if it evacuates a member from a
+        host that is down, they are the other members still to be evacuated
+        from it.
     """
 
     def __init__(
@@ -55,13 +59,30 @@ class Members:
         is_move: bool,
         host_infos: Collection[HostInfo],
         placed: Sequence[HostInfo],
+        cluster_size: int = 0,
     ) -> None:
         self.running: dict[str, int] = {}
         self.remaining = max(0, member_count - len(placed))
         self.expected = 0
         group = of(spec_obj)
-        if group is None or not (group.hosts or is_move):
+        if group is None:
             return
+        if group.hosts or is_move:
+            self._count(spec_obj, group, is_move, host_infos, placed)
+        if not is_move:
+            known = sum(self.running.values()) + self.remaining
+            self.expected = max(0, cluster_size - known)
+        self.remaining += self.expected
+
+    def _count(
+        self,
+        spec_obj: Any,
+        group: Any,
+        is_move: bool,
+        host_infos: Collection[HostInfo],
+        placed: Sequence[HostInfo],
+    ) -> None:
+        """Count running members by host, and those that a move expects."""
         members = set(group.members or ())
         others = members - {spec_obj.instance_uuid}
         # For a move, Nova lists the hosts of one cell only.
@@ -115,7 +136,6 @@ class Members:
         self._add(seen.values())
         if is_move and not self.running and locations is not None:
             self.expected = len(others - locations.gone)
-        self.remaining += self.expected
 
     def _add(self, hosts: Iterable[str]) -> None:
         for host in hosts:

@@ -26,7 +26,12 @@ from oslo_log import log as logging
 from nova_vhpc.scheduler.hosts import fabric, requirements
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.session import candidates, host_fit, plan_score
+from nova_vhpc.scheduler.session import (
+    candidates,
+    cluster_size,
+    host_fit,
+    plan_score,
+)
 from nova_vhpc.scheduler.session.host_info import (
     ATTRIBUTE,
     SESSION_ATTRIBUTE,
@@ -67,6 +72,11 @@ class SchedulingSession:
         # A move still carries the num_instances of the boot request.
         if not is_move and 'num_instances' in spec_obj:
             self._member_count = int(spec_obj.num_instances)
+        size = cluster_size.of(spec_obj, self.requirements.specs)
+        # Members that may still need uplinks of the same hosts.
+        self._most_members = (
+            self._member_count if is_move else max(size, self._member_count)
+        )
         self._placed = 0
         self._run = 0
         self._weighed = -1
@@ -78,6 +88,7 @@ class SchedulingSession:
             group.weight_of_unknown,
             self._member_count,
             is_move,
+            size,
             self._subset_size,
         )
 
@@ -252,7 +263,7 @@ class SchedulingSession:
             candidates.Candidates(ordered, taken)
             if host_info.reservations is None
             else host_info.reservations.order(
-                ordered, taken, more=self._member_count - self._placed - 1
+                ordered, taken, more=self._most_members - self._placed - 1
             )
         )
         if not state.allocation_candidates:
