@@ -118,6 +118,7 @@ class Controller:
             ignored=tuple(diagnostics),
             pools=pinned.pools,
             cpu_shares=sliced.cpu_shares,
+            gangs=sliced.gangs,
         )
 
     def _loose(self, view: model.HostView) -> frozenset[str]:

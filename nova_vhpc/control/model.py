@@ -228,6 +228,35 @@ class PeerView:
     min_slice_us: int | None = None
 
 
+class ClusterSlot(NamedTuple):
+    """Slots of the wall clock in which a cluster runs, on all of its hosts.
+
+    Slots are numbered by the wall clock; the cluster has those whose number
+    leaves the remainder ``first`` when divided by ``every``.
+
+    :ivar every: a power of two.
+    :ivar epoch: grows whenever the cluster gets other slots.
+    """
+
+    first: int
+    every: int
+    epoch: int = 0
+
+
+class GangDemand(NamedTuple):
+    """What one gang of this host is entitled to.
+
+    :ivar key: the same on all hosts: the cluster's id, or the VM's uuid.
+    :ivar width: number of CPUs that it needs at the same time.
+    :ivar part: part of the time, 0 to 1, in which its vCPUs should run
+        together.
+    """
+
+    key: str
+    width: int
+    part: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostView:
     """All that the controller knows in one tick.
@@ -245,6 +274,9 @@ class HostView:
         weights are in force; 0 if unknown.
     :ivar outside_cpus: CPUs that something else than VMs uses, mean over about
         a second; 0.0 if unknown.
+    :ivar slots: slots that the hosts of a cluster agreed on, by cluster id;
+        clusters without an agreement are missing, and run as this host alone
+        decides.
     """
 
     tick: int
@@ -258,6 +290,7 @@ class HostView:
     others: tuple[OtherVm, ...] = ()
     window_late_us: float = 0.0
     outside_cpus: float = 0.0
+    slots: Mapping[str, ClusterSlot] = dataclasses.field(default_factory=dict)
 
 
 class VmPlan(NamedTuple):
@@ -421,6 +454,8 @@ class Plan:
     :ivar pools: the host's pools; None if there are none.
     :ivar cpu_shares: what VMs received of their entitlement; None if that is
         not measured, as without gangs.
+    :ivar gangs: what gangs are entitled to, to agree with other hosts on
+        slots.
     """
 
     vms: Mapping[str, VmPlan]
@@ -431,3 +466,4 @@ class Plan:
     ignored: tuple[Diagnostic, ...] = ()
     pools: Pools | None = None
     cpu_shares: Shares | None = None
+    gangs: tuple[GangDemand, ...] = ()

@@ -92,6 +92,8 @@ class SliceDecision:
     :ivar idle: UUIDs of parallel VMs that do nothing.
     :ivar cpu_shares: what VMs received of their entitlement; None if the
         policy does not measure that.
+    :ivar gangs: what gangs are entitled to, to agree with other hosts on
+        slots.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
@@ -100,6 +102,7 @@ class SliceDecision:
     loose: frozenset[str] = frozenset()
     idle: frozenset[str] = frozenset()
     cpu_shares: model.Shares | None = None
+    gangs: tuple[model.GangDemand, ...] = ()
 
 
 class SlicePolicy(Protocol):

@@ -1,0 +1,173 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What one host knows about one cluster, and who decides about it."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from nova_vhpc.control.slots import frame
+from nova_vhpc.control.slots.messages import MAX_EPOCH, Decision, Report
+
+MAX_HOSTS = 4096
+"""Most hosts of a cluster that are kept: a flood of invented host names must
+not fill the memory."""
+
+
+@dataclasses.dataclass(slots=True)
+class Received:
+    """The last report of another host.
+
+    :ivar until_us: end of its lease.
+    :ivar forget_us: until when its number is remembered, so that an older
+        message that arrives late is recognised.
+    """
+
+    boot: int
+    seq: int
+    report: Report
+    until_us: int
+    forget_us: int
+
+
+@dataclasses.dataclass(slots=True)
+class Cluster:
+    """One cluster, as seen from one host.
+
+    :ivar key: id of the cluster.
+    :ivar host: name of this host.
+    :ivar since_us: since when this host listens.
+    :ivar width: number of CPUs that its members need side by side here.
+    :ivar wanted: it is entitled to every so many-th slot here.
+    :ivar is_shared: whether other hosts may have members.
+    :ivar asked_us: when the gang policy last asked for slots.
+    :ivar received: last report of each other host, by name.
+    :ivar is_ready: whether this host has listened for long enough to lead.
+    :ivar leads: whether this host decides.
+    :ivar decision: the decision that this host follows.
+    :ivar hold_us: until when it does so without a leader.
+    :ivar blocked: see :class:`~nova_vhpc.control.slots.messages.Report`.
+    :ivar avoided: the same.
+    :ivar fits: whether it fits in its slots beside the clusters of higher rank
+        of this host.
+    :ivar sent: the last report that was sent; None for none.
+    :ivar sent_us: when that was.
+    :ivar repeat_us: when it is repeated, because it may be lost; 0 for never.
+    :ivar seq: number of the last message.
+    :ivar owes_reply: whether a host has joined that must hear from this one.
+    """
+
+    key: str
+    host: str
+    since_us: int
+    width: int
+    wanted: int
+    is_shared: bool
+    asked_us: int
+    received: dict[str, Received] = dataclasses.field(default_factory=dict)
+    is_ready: bool = False
+    leads: bool = False
+    decision: Decision | None = None
+    hold_us: int = 0
+    blocked: int = 0
+    avoided: int = 0
+    fits: bool = True
+    sent: Report | None = None
+    sent_us: int = 0
+    repeat_us: int = 0
+    seq: int = 0
+    owes_reply: bool = False
+
+    def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
+        """Return name and report of each other host that plays slots."""
+        return (
+            (host, one.report)
+            for host, one in self.received.items()
+            if now_us < one.until_us and one.report.plays
+        )
+
+    def update_leader(
+        self, plays: bool, now_us: int, join_us: int, hold_us: int
+    ) -> None:
+        """Find out who leads, and follow its decision.
+
+        The host with the lowest name leads. It waits until it has listened
+        for a while; until then the one before it goes on.
+
+        :param plays: whether this host plays slots.
+        :param join_us: for how long a host listens before it may lead.
+        :param hold_us: for how long a decision holds without a leader.
+        """
+        live = list(self.live(now_us))
+        self.is_ready = plays and now_us - self.since_us >= join_us
+        lower = [report for host, report in live if host < self.host]
+        if self.leads:
+            self.leads = self.is_ready and not any(
+                report.ready for report in lower
+            )
+            self.hold_us = 0 if self.leads else now_us + hold_us
+        else:
+            self.leads = self.is_ready and not lower
+        if not self.leads:
+            leader = min(
+                (one for one in live if one[1].decision is not None),
+                default=None,
+                key=lambda one: one[0],
+            )
+            if leader is not None:
+                self.decision = leader[1].decision
+                self.hold_us = now_us + hold_us
+            elif now_us >= self.hold_us:
+                self.decision, self.hold_us = None, 0
+
+    def must_hear(self, host: str, now_us: int) -> bool:
+        """Return whether a host that joins must hear this host soon.
+
+        It must hear the leader; all of them if it is to lead itself.
+        """
+        return self.leads or (
+            host < self.host
+            and all(host <= other for other, _ in self.live(now_us))
+        )
+
+    def demand(self, now_us: int) -> tuple[int, int]:
+        """Return the ``wanted`` and the span that the reports amount to."""
+        wanted, span = self.wanted, 1
+        for _, report in self.live(now_us):
+            wanted = max(wanted, report.wanted)
+            span += 1
+        return wanted, span
+
+    def rank(self, now_us: int) -> tuple[bool, int, int, str]:
+        """Return what sorts clusters, those of highest rank first.
+
+        It is the same on all hosts that follow the same decision.
+        """
+        if self.decision is None or self.leads:
+            wanted, span = self.demand(now_us)
+        else:
+            wanted, span = self.decision.wanted, self.decision.span
+        return not self.is_shared, wanted, -span, self.key
+
+    def decide(self, now_us: int) -> None:
+        """Decide for all hosts, as their leader."""
+        blocked, avoided = self.blocked, self.avoided
+        for _, report in self.live(now_us):
+            blocked |= report.blocked
+            avoided |= report.avoided
+        wanted, span = self.demand(now_us)
+        before = self.decision
+        held = None if before is None else before.place
+        place = frame.choose(wanted, blocked, avoided, held)
+        epoch = 0 if before is None else before.epoch
+        if before is None or place != held:
+            epoch = min(epoch + 1, MAX_EPOCH)
+        self.decision = Decision(place, wanted, span, epoch)

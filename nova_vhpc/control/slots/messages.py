@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What hosts tell each other about the slots of a cluster."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nova_vhpc.control.slots import frame
+
+MAX_EPOCH = 2**31 - 1
+
+MAX_LAGS = 4
+"""Most lags in one message, so that it stays small."""
+
+MAX_LAG_US = 3_600_000_000
+"""Clocks that differ by more are as wrong."""
+
+
+class Decision(NamedTuple):
+    """Where a cluster runs, as the leader of its hosts decided.
+
+    :ivar place: its slots; None if none is free on all of its hosts.
+    :ivar wanted: it wants every so many-th slot.
+    :ivar span: number of its hosts.
+    :ivar epoch: grows whenever ``place`` changes.
+    """
+
+    place: frame.Place | None
+    wanted: int
+    span: int
+    epoch: int
+
+
+class Report(NamedTuple):
+    """What one host says about one cluster.
+
+    :ivar wanted: the cluster is entitled to every so many-th slot there.
+    :ivar blocked: slots in which it does not fit beside clusters of higher
+        rank.
+    :ivar avoided: slots in which it does not fit beside those of lower rank.
+    :ivar plays: whether the host plays slots at all; if not, it plays a local
+        rotation, and counts for nothing.
+    :ivar ready: whether the host has listened for long enough to lead.
+    :ivar decision: the decision, if the host leads; else None.
+    """
+
+    wanted: int
+    blocked: int = 0
+    avoided: int = 0
+    plays: bool = True
+    ready: bool = False
+    decision: Decision | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """One host's report about one cluster, as it is sent.
+
+    :ivar boot: number of the sender's start, greater for each start; compared
+        only with messages of the same host.
+    :ivar seq: number of the message, greater for each message of one boot.
+    :ivar lease_us: time for which the report holds after its arrival; 0 if
+        the host has no members any more.
+    :ivar wall_us: the sender's wall clock when it was sent; 0 if unknown.
+    :ivar lags: by host, the least time that its messages took to the sender,
+        by the difference of their wall clocks.
+    """
+
+    cluster: str
+    host: str
+    boot: int
+    seq: int
+    lease_us: int
+    report: Report
+    wall_us: int = 0
+    lags: Mapping[str, int] = dataclasses.field(default_factory=dict)

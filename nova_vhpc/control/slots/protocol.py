@@ -1,0 +1,373 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Rules by which hosts agree on the slots of virtual clusters.
+
+Specified in ``doc/source/contributor/slots.rst``. Nothing here has a clock, a
+lock or a transport: times are microseconds of the caller's monotonic clock.
+
+Clusters have a rank, the same on all hosts. Each host reports, for each
+cluster with members on it, the slots that clusters of higher rank take there.
+The leader, which is the host with the lowest name, chooses slots that are free
+in all reports, and keeps them as long as they stay free. So what a cluster
+gets depends on those of higher rank only, and the hosts settle from the
+highest rank down.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from nova_vhpc.control import model
+from nova_vhpc.control.slots import cluster as cluster_of
+from nova_vhpc.control.slots import frame
+from nova_vhpc.control.slots.messages import Message, Report
+
+GAP_US = 100_000
+"""Least time between two messages about one cluster."""
+
+REPEAT_US = 500_000
+"""A change is sent again after this time, because the message may be lost."""
+
+JOIN_US = 1_000_000
+"""For so long a host listens before it may lead."""
+
+RENEW_US = 2_000_000
+"""Time between two renewals of a cluster."""
+
+SPACING_US = 1_250_000
+"""Least mean time between two renewals of a host, whatever its clusters."""
+
+LEASES = 3
+"""A report holds for so many times the interval of its renewal."""
+
+MAX_LEASE_US = 180_000_000
+"""Longest lease that is accepted."""
+
+
+class Gang(NamedTuple):
+    """What wants slots on this host.
+
+    :ivar key: id of the cluster, or of the VM.
+    :ivar width: number of CPUs that it needs.
+    :ivar part: part of the time that it is entitled to, 0 to 1.
+    :ivar is_shared: whether other hosts may have members.
+    """
+
+    key: str
+    width: int
+    part: float
+    is_shared: bool
+
+
+class SlotProtocol:
+    """The protocol of one host and one start of its agent.
+
+    :param host: name of this host, unique among the clusters' hosts.
+    :param boot: number of this start, greater than at earlier starts.
+    :ivar plays: whether this host plays slots. If not, it says so, listens,
+        and has an empty table.
+    :ivar table: slots of each cluster, by key; clusters without slots are
+        missing. No two of them need more CPUs than there are in any slot.
+    """
+
+    def __init__(self, host: str, boot: int) -> None:
+        self.host = host
+        self.boot = boot
+        self.plays = True
+        self.table: dict[str, model.ClusterSlot] = {}
+        self._clusters: dict[str, cluster_of.Cluster] = {}
+        self._cpus = 0
+        self._shared = 0
+        self._is_stale = True
+        self._expire_us = 0
+        self._renewed_us = 0
+
+    @property
+    def clusters(self) -> dict[str, cluster_of.Cluster]:
+        """What is known of each cluster, for tests and the status."""
+        return self._clusters
+
+    @property
+    def renew_us(self) -> int:
+        """Time between two renewals of a cluster."""
+        return max(RENEW_US, SPACING_US * self._shared)
+
+    @property
+    def lease_us(self) -> int:
+        """For how long this host's reports hold."""
+        return min(MAX_LEASE_US, LEASES * self.renew_us)
+
+    def demand(
+        self,
+        gangs: Iterable[Gang],
+        present: Collection[str],
+        cpus: int,
+        now_us: int,
+    ) -> None:
+        """Take note of what wants slots now.
+
+        A cluster keeps its slots for a lease after it was last named, because
+        it may only wait for I/O.
+
+        :param present: keys of the clusters and VMs on this host, whether they
+            want slots or not.
+        :param cpus: number of the host's CPUs.
+        """
+        for key, known in self._clusters.items():
+            if key not in present:
+                known.asked_us = now_us - MAX_LEASE_US
+        if cpus != self._cpus:
+            self._cpus, self._is_stale = cpus, True
+        for gang in gangs:
+            one = self._clusters.get(gang.key)
+            if one is None:
+                self._clusters[gang.key] = cluster_of.Cluster(
+                    gang.key,
+                    self.host,
+                    now_us,
+                    gang.width,
+                    frame.count_for(gang.part),
+                    gang.is_shared,
+                    now_us,
+                )
+                self._shared += gang.is_shared
+                self._is_stale = True
+                continue
+            one.asked_us = now_us
+            wanted = frame.count_for(gang.part, one.wanted)
+            if (wanted, gang.width) != (one.wanted, one.width):
+                one.wanted, one.width = wanted, gang.width
+                self._is_stale = True
+
+    def receive(self, message: Message, now_us: int) -> None:
+        """Take a message of another host, unless a newer one is known."""
+        one = self._clusters.get(message.cluster)
+        if one is None or not one.is_shared or message.host == self.host:
+            return
+        last = one.received.get(message.host)
+        if last is None:
+            if len(one.received) >= cluster_of.MAX_HOSTS:
+                return
+        elif (message.boot, message.seq) <= (last.boot, last.seq):
+            return
+        was_live = last is not None and now_us < last.until_us
+        lease_us = min(max(message.lease_us, 0), MAX_LEASE_US)
+        is_new = last is None or not was_live or last.boot != message.boot
+        if (
+            is_new
+            or not lease_us
+            or last is None
+            or last.report != message.report
+        ):
+            self._is_stale = True
+        if lease_us and is_new and one.must_hear(message.host, now_us):
+            one.owes_reply = True
+        until_us = now_us + lease_us
+        one.received[message.host] = cluster_of.Received(
+            message.boot,
+            message.seq,
+            message.report,
+            until_us,
+            until_us + self.lease_us,
+        )
+        self._expire_us = min(self._expire_us, until_us)
+
+    def step(self, now_us: int) -> list[Message]:
+        """Decide what is to be decided.
+
+        :returns: messages to send.
+        """
+        outbox = self._forget(now_us)
+        if self._is_stale or any(
+            one.is_ready != (now_us - one.since_us >= JOIN_US and self.plays)
+            or (one.hold_us and now_us >= one.hold_us)
+            for one in self._clusters.values()
+        ):
+            self._is_stale = False
+            self._settle(now_us)
+        outbox.extend(
+            self._message(one, now_us)
+            for one in self._clusters.values()
+            if one.is_shared and self._must_send(one, now_us)
+        )
+        renewed = self._renew(now_us)
+        return outbox if renewed is None else [*outbox, renewed]
+
+    def unsent(self, message: Message) -> None:
+        """Take note that a message was not sent: it is made again."""
+        one = self._clusters.get(message.cluster)
+        if one is not None:
+            one.sent = None
+
+    def leave(self, now_us: int) -> list[Message]:
+        """Withdraw all reports: the agent ends."""
+        return [
+            self._message(one, now_us, 0)
+            for one in self._clusters.values()
+            if one.is_shared and one.sent is not None
+        ]
+
+    def set_plays(self, plays: bool) -> None:
+        """Play slots from now on, or a local rotation."""
+        if plays != self.plays:
+            self.plays, self._is_stale = plays, True
+
+    def _forget(self, now_us: int) -> list[Message]:
+        """Drop what has not been heard of, or asked for, for long."""
+        outbox: list[Message] = []
+        for key, one in list(self._clusters.items()):
+            if now_us - one.asked_us >= self.lease_us:
+                del self._clusters[key]
+                self._shared -= one.is_shared
+                self._is_stale = True
+                if one.is_shared and one.sent is not None:
+                    outbox.append(self._message(one, now_us, 0))
+        if now_us < self._expire_us:
+            return outbox
+        self._is_stale = True
+        ends_us = [now_us + self.lease_us]
+        for one in self._clusters.values():
+            for host, last in list(one.received.items()):
+                if now_us >= last.forget_us:
+                    del one.received[host]
+                else:
+                    ends_us.append(
+                        last.until_us
+                        if now_us < last.until_us
+                        else last.forget_us
+                    )
+        self._expire_us = min(ends_us)
+        return outbox
+
+    def _settle(self, now_us: int) -> None:
+        """Bring masks, decisions and the table up to date."""
+        clusters = list(self._clusters.values())
+        for one in clusters:
+            one.update_leader(
+                self.plays, now_us, JOIN_US, LEASES * self.renew_us
+            )
+        if not self.plays:
+            for one in clusters:
+                one.blocked = one.avoided = 0
+            self.table = {}
+            return
+        clusters.sort(key=lambda one: one.rank(now_us))
+        total = [0] * frame.SLOTS
+        for one in clusters:
+            _load(total, one)
+        higher = [0] * frame.SLOTS
+        self.table = {}
+        for one in clusters:
+            others = _minus(total, one)
+            one.blocked = self._full(higher, one.width)
+            one.avoided = self._full(others, one.width) & ~one.blocked
+            if one.leads or not one.is_shared:
+                one.decide(now_us)
+            decision = one.decision
+            if decision is None or decision.place is None:
+                continue
+            place = decision.place
+            one.fits = not frame.mask(*place) & one.blocked
+            if one.fits:
+                # Others must not give way to one that has to move anyway.
+                _load(higher, one)
+                self.table[one.key] = model.ClusterSlot(
+                    place.first, place.every, decision.epoch
+                )
+
+    def _full(self, load: list[int], width: int) -> int:
+        """Return the slots that have no room for so many CPUs more."""
+        return sum(
+            1 << slot
+            for slot, used in enumerate(load)
+            if used + width > self._cpus
+        )
+
+    def _report(self, one: cluster_of.Cluster) -> Report:
+        return Report(
+            one.wanted,
+            one.blocked,
+            one.avoided,
+            self.plays,
+            one.is_ready,
+            one.decision if one.leads else None,
+        )
+
+    def _must_send(self, one: cluster_of.Cluster, now_us: int) -> bool:
+        """Return whether others must hear something now."""
+        if one.sent is None:
+            return True
+        if now_us - one.sent_us < GAP_US:
+            return False
+        if one.owes_reply or (one.repeat_us and now_us >= one.repeat_us):
+            return True
+        # What is only avoided can wait for the next message.
+        report = self._report(one)
+        return report._replace(avoided=one.sent.avoided) != one.sent
+
+    def _renew(self, now_us: int) -> Message | None:
+        """Renew the oldest report, if it is time to renew one."""
+        due = [
+            one
+            for one in self._clusters.values()
+            if one.is_shared and now_us - one.sent_us >= self.renew_us
+        ]
+        if not due or now_us - self._renewed_us < SPACING_US:
+            return None
+        self._renewed_us = now_us
+        return self._message(
+            min(due, key=lambda one: (one.sent_us, one.key)), now_us
+        )
+
+    def _message(
+        self,
+        one: cluster_of.Cluster,
+        now_us: int,
+        lease_us: int | None = None,
+    ) -> Message:
+        report = self._report(one)
+        changed = one.sent is None or (
+            report._replace(avoided=one.sent.avoided) != one.sent
+        )
+        one.repeat_us = now_us + REPEAT_US if changed else 0
+        one.sent, one.sent_us, one.owes_reply = report, now_us, False
+        # The clock makes it grow also if the cluster was dropped meanwhile.
+        one.seq = max(one.seq + 1, now_us)
+        return Message(
+            one.key,
+            self.host,
+            self.boot,
+            one.seq,
+            self.lease_us if lease_us is None else lease_us,
+            report,
+        )
+
+
+def _load(load: list[int], one: cluster_of.Cluster) -> None:
+    """Add a cluster's CPUs to its slots."""
+    decision = one.decision
+    if decision is not None and decision.place is not None:
+        for slot in range(
+            decision.place.first, frame.SLOTS, decision.place.every
+        ):
+            load[slot] += one.width
+
+
+def _minus(load: list[int], one: cluster_of.Cluster) -> list[int]:
+    """Return the CPUs that other clusters use in each slot."""
+    left = list(load)
+    decision = one.decision
+    if decision is not None and decision.place is not None:
+        for slot in range(
+            decision.place.first, frame.SLOTS, decision.place.every
+        ):
+            left[slot] -= one.width
+    return left

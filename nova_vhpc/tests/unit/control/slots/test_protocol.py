@@ -1,0 +1,385 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Hosts agree on slots, whatever the network does."""
+
+import itertools
+
+import hypothesis
+from hypothesis import stateful
+from hypothesis import strategies as st
+from oslotest import base
+
+from nova_vhpc.control.slots import frame, protocol
+from nova_vhpc.control.slots.messages import Decision, Message, Report
+from nova_vhpc.sim import slot_network
+
+CPUS = 8
+SETTLED_US = 3_000_000
+"""What an operator is promised after the last change."""
+
+
+def gang(key: str, width: int = CPUS, part: float = 0.25) -> protocol.Gang:
+    return protocol.Gang(key, width, part, True)
+
+
+def network(
+    *hosts: str, seed: int = 1, width: int = CPUS, part: float = 0.25
+) -> slot_network.SlotNetwork:
+    """Return hosts a, b, ... each with the clusters named by letters."""
+    return slot_network.SlotNetwork(
+        {
+            chr(ord('a') + number): (
+                CPUS,
+                [gang(key, width, part) for key in keys],
+            )
+            for number, keys in enumerate(hosts)
+        },
+        seed,
+    )
+
+
+class AgreementTest(base.BaseTestCase):
+    def settle(self, net: slot_network.SlotNetwork) -> None:
+        self.assertLessEqual(net.settle_us(20_000_000), SETTLED_US)
+        self.assertEqual([], net.faults_found())
+
+    def places(
+        self, net: slot_network.SlotNetwork, key: str
+    ) -> set[tuple[int, int] | None]:
+        """Return the slots of a cluster, as its living hosts see them."""
+        places: set[tuple[int, int] | None] = set()
+        for host in net.living(key):
+            slot = host.protocol.table.get(key)
+            places.add(None if slot is None else (slot.first, slot.every))
+        return places
+
+    def place(self, net: slot_network.SlotNetwork, key: str) -> int:
+        """Return the slots that all hosts agree on."""
+        places = self.places(net, key)
+        self.assertEqual(1, len(places), places)
+        place = places.pop()
+        assert place is not None, key
+        return frame.mask(*place)
+
+    def test_hosts_with_different_clusters_give_each_the_same_slots(
+        self,
+    ) -> None:
+        net = network('pq', 'qr', 'rp', 'prs')
+        self.settle(net)
+        for one, other in itertools.combinations('pqr', 2):
+            self.assertFalse(self.place(net, one) & self.place(net, other))
+        self.assertFalse(self.place(net, 's') & self.place(net, 'p'))
+
+    def test_clusters_that_fit_beside_each_other_may_share_slots(self) -> None:
+        net = network('pqrst', 'pqrst', width=CPUS // 2, part=0.5)
+        self.settle(net)
+        masks = [self.place(net, key) for key in 'pqrs']
+        self.assertEqual([8] * 4, [mask.bit_count() for mask in masks])
+        # Half of the time is left for two of them, so the fifth gets none.
+        self.assertEqual({None}, self.places(net, 't'))
+
+    def test_cluster_with_no_slot_free_on_all_hosts_gets_less(self) -> None:
+        net = network('pqx', 'pqx', part=0.5)
+        net.set_gangs('a', [gang('p', part=0.5), gang('q', part=0.25)])
+        net.set_gangs('b', [gang('p', part=0.5), gang('q', part=0.5)])
+        self.settle(net)
+        # The host with less decides how much a cluster gets.
+        self.assertEqual(4, self.place(net, 'q').bit_count())
+
+    def test_agreement_survives_the_leader(self) -> None:
+        net = network('pq', 'pqr', 'qr')
+        self.settle(net)
+        before = {key: self.place(net, key) for key in 'pqr'}
+        net.kill('a')
+        net.run(20_000_000)
+        self.assertEqual([], net.faults_found())
+        self.assertEqual(before, {key: self.place(net, key) for key in 'pqr'})
+        net.set_gangs('b', [gang('q'), gang('r'), gang('n')])
+        net.set_gangs('c', [gang('q'), gang('r'), gang('n')])
+        self.settle(net)
+        self.assertFalse(self.place(net, 'n') & self.place(net, 'q'))
+
+    def test_host_that_lost_its_memory_takes_up_the_slots_in_force(
+        self,
+    ) -> None:
+        net = network('pq', 'pqr', 'qr')
+        self.settle(net)
+        before = {key: self.place(net, key) for key in 'pqr'}
+        net.restart('a')
+        self.settle(net)
+        self.assertEqual(before, {key: self.place(net, key) for key in 'pqr'})
+
+    def test_sides_of_a_partition_agree_again(self) -> None:
+        net = network('pq', 'pqr', 'qrs', 'psr')
+        net.hosts['a'].side = net.hosts['b'].side = 1
+        self.settle_each_side(net)
+        for host in net.hosts.values():
+            host.side = 0
+        # Each side hears the other with the next renewal.
+        net.run(2 * protocol.RENEW_US * 2)
+        self.settle(net)
+
+    def settle_each_side(self, net: slot_network.SlotNetwork) -> None:
+        net.run(10_000_000)
+        for host in net.hosts.values():
+            self.assertTrue(host.protocol.table)
+            self.assertFalse(slot_network.overloaded(host))
+
+    def test_host_that_plays_no_slots_does_not_stop_the_others(self) -> None:
+        net = network('pq', 'pqr', 'qr')
+        net.hosts['a'].protocol.set_plays(False)
+        net.run(5_000_000)
+        self.assertEqual({}, net.hosts['a'].protocol.table)
+        tables = [net.hosts[name].protocol.table for name in 'bc']
+        self.assertIn('p', tables[0])
+        self.assertEqual(tables[0]['q'], tables[1]['q'])
+        net.hosts['a'].protocol.set_plays(True)
+        self.settle(net)
+
+    def test_same_history_gives_the_same_tables(self) -> None:
+        tables = []
+        for _ in range(2):
+            net = slot_network.SlotNetwork(
+                slot_network.random_cloud(20, seed=3), seed=5
+            )
+            net.faults = slot_network.Faults(0.1, 0.1, (1_000, 300_000))
+            net.run(5_000_000)
+            tables.append([host.protocol.table for host in net.hosts.values()])
+        self.assertEqual(*tables)
+
+    def test_lone_vm_gets_slots_that_clusters_leave(self) -> None:
+        lone = protocol.Gang('vm', CPUS, 0.25, False)
+        net = network('pq', 'pq')
+        net.set_gangs('a', [gang('p'), gang('q'), lone])
+        self.settle(net)
+        slot = net.hosts['a'].protocol.table['vm']
+        used = self.place(net, 'p') | self.place(net, 'q')
+        self.assertFalse(frame.mask(slot.first, slot.every) & used)
+
+
+class CloudTest(base.BaseTestCase):
+    HOSTS = 60
+
+    def test_cloud_settles_after_a_tenth_of_its_hosts_changed(self) -> None:
+        for seed in (1, 2):
+            net = slot_network.SlotNetwork(
+                slot_network.random_cloud(self.HOSTS, seed), seed
+            )
+            self.assertLessEqual(net.settle_us(20_000_000), SETTLED_US)
+            slot_network.change_some(net, 0.1, seed)
+            self.assertLessEqual(net.settle_us(20_000_000), SETTLED_US)
+            self.assertEqual([], net.faults_found())
+            self.assertTrue(
+                all(host.protocol.table for host in net.hosts.values())
+            )
+
+    def test_quiet_host_sends_at_most_one_message_per_second(self) -> None:
+        for clusters in (1, 4, 12):
+            net = slot_network.SlotNetwork(
+                slot_network.random_cloud(
+                    self.HOSTS, 1, clusters_per_host=clusters
+                )
+            )
+            net.run(10_000_000)
+            for host in net.hosts.values():
+                host.sent = 0
+            net.run(30_000_000)
+            most = max(host.sent for host in net.hosts.values())
+            self.assertLessEqual(most, 30)
+            # And yet nothing is forgotten.
+            self.assertEqual([], net.faults_found())
+
+
+class SlotMachine(stateful.RuleBasedStateMachine):
+    """Anything may happen; then the network works, and all is well."""
+
+    KEYS = 'pqrs'
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = network('pq', 'pqr', 'qrs', 'ps')
+
+    hosts = st.sampled_from('abcd')
+
+    @stateful.rule(
+        loss=st.floats(0, 0.9),
+        duplication=st.floats(0, 1),
+        delay_us=st.integers(1_000, 3_000_000),
+    )
+    def be_faulty(
+        self, loss: float, duplication: float, delay_us: int
+    ) -> None:
+        self.net.faults = slot_network.Faults(
+            loss, duplication, (1_000, delay_us)
+        )
+
+    @stateful.rule(host=hosts, side=st.integers(0, 1))
+    def divide(self, host: str, side: int) -> None:
+        self.net.hosts[host].side = side
+
+    @stateful.rule(host=hosts)
+    def kill(self, host: str) -> None:
+        self.net.kill(host)
+
+    @stateful.rule(host=hosts)
+    def restart(self, host: str) -> None:
+        self.net.restart(host)
+
+    @stateful.rule(host=hosts, plays=st.booleans())
+    def play(self, host: str, plays: bool) -> None:
+        self.net.hosts[host].protocol.set_plays(plays)
+
+    @stateful.rule(
+        host=hosts,
+        keys=st.sets(st.sampled_from(KEYS)),
+        width=st.integers(1, CPUS + 1),
+        part=st.floats(0.02, 1),
+    )
+    def move(self, host: str, keys: set[str], width: int, part: float) -> None:
+        self.net.set_gangs(
+            host, [gang(key, width, part) for key in sorted(keys)]
+        )
+
+    @stateful.rule(tenths=st.integers(1, 50))
+    def wait(self, tenths: int) -> None:
+        self.net.run(tenths * 100_000)
+
+    @stateful.invariant()
+    def no_slot_is_too_full(self) -> None:
+        for host in self.net.hosts.values():
+            # A host's gangs are new to it until its next step.
+            load = [0] * frame.SLOTS
+            for key, slot in host.protocol.table.items():
+                known = host.protocol.clusters.get(key)
+                for number in range(slot.first, frame.SLOTS, slot.every):
+                    load[number] += 0 if known is None else known.width
+            assert max(load) <= host.cpus or not host.is_alive
+
+    def teardown(self) -> None:
+        self.net.faults = slot_network.Faults()
+        for host in self.net.hosts.values():
+            host.side = 0
+            host.protocol.set_plays(True)
+        # Old messages arrive, and leases of the dead end.
+        lease_us = protocol.LEASES * max(
+            protocol.RENEW_US, protocol.SPACING_US * len(self.KEYS)
+        )
+        self.net.run(3 * lease_us)
+        assert self.net.faults_found() == []
+        before = [host.protocol.table for host in self.net.hosts.values()]
+        self.net.run(lease_us)
+        after = [host.protocol.table for host in self.net.hosts.values()]
+        assert before == after
+
+
+SlotMachine.TestCase.settings = hypothesis.settings(
+    max_examples=60, stateful_step_count=20, deadline=None
+)
+
+
+class SlotMachineTest(SlotMachine.TestCase):
+    pass
+
+
+class RulesTest(base.BaseTestCase):
+    """One host, and messages made by hand."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.host = protocol.SlotProtocol('b', 1)
+        self.now_us = 0
+        self.wait(2_000_000)
+
+    def wait(self, duration_us: int) -> list[Message]:
+        sent: list[Message] = []
+        for _ in range(duration_us // 100_000):
+            self.now_us += 100_000
+            self.host.demand([gang('p')], ['p'], CPUS, self.now_us)
+            sent += self.host.step(self.now_us)
+        return sent
+
+    def hear(
+        self,
+        host: str,
+        report: Report,
+        seq: int = 1,
+        lease_us: int = 6_000_000,
+    ) -> None:
+        self.host.receive(
+            Message('p', host, 1, seq, lease_us, report), self.now_us
+        )
+        self.wait(100_000)
+
+    def leads(self, place: frame.Place | None) -> Report:
+        return Report(4, ready=True, decision=Decision(place, 4, 2, 7))
+
+    def test_lower_host_is_followed(self) -> None:
+        self.hear('a', self.leads(frame.Place(3, 4)))
+        slot = self.host.table['p']
+        self.assertEqual((3, 4, 7), slot)
+
+    def test_older_message_that_arrives_late_changes_nothing(self) -> None:
+        self.hear('a', self.leads(frame.Place(3, 4)), seq=2)
+        self.hear('a', self.leads(frame.Place(1, 4)), seq=1)
+        self.assertEqual(3, self.host.table['p'].first)
+
+    def test_decision_of_a_higher_host_is_not_followed(self) -> None:
+        before = self.host.table['p']
+        self.hear('c', self.leads(frame.Place(3, 4)))
+        self.assertEqual(before, self.host.table['p'])
+
+    def test_leader_avoids_what_another_host_reports_as_taken(self) -> None:
+        taken = frame.mask(0, 4) | frame.mask(2, 4)
+        self.hear('c', Report(4, blocked=taken))
+        slot = self.host.table['p']
+        self.assertFalse(frame.mask(slot.first, slot.every) & taken)
+
+    def test_decision_holds_when_the_leader_is_gone(self) -> None:
+        self.hear('a', self.leads(frame.Place(3, 4)))
+        self.wait(20_000_000)
+        self.assertTrue(self.host.clusters['p'].leads)
+        self.assertEqual((3, 4, 7), self.host.table['p'])
+
+    def test_host_that_says_goodbye_is_forgotten_at_once(self) -> None:
+        self.hear('a', self.leads(frame.Place(3, 4)))
+        self.hear('a', Report(4), seq=2, lease_us=0)
+        self.assertTrue(self.host.clusters['p'].leads)
+
+    def test_flood_of_host_names_is_bounded(self) -> None:
+        for number in range(5000):
+            self.host.receive(
+                Message('p', f'z{number}', 1, 1, 10**15, Report(4)),
+                self.now_us,
+            )
+        self.assertLessEqual(len(self.host.clusters['p'].received), 4096)
+        self.wait(400_000_000)
+        self.assertEqual({}, self.host.clusters['p'].received)
+
+    def test_cluster_that_stops_spinning_keeps_its_slots_for_a_lease(
+        self,
+    ) -> None:
+        self.now_us += 3_000_000
+        self.host.demand([], ['p'], CPUS, self.now_us)
+        self.host.step(self.now_us)
+        self.assertIn('p', self.host.table)
+        self.now_us += 4_000_000
+        self.host.demand([], ['p'], CPUS, self.now_us)
+        (goodbye,) = self.host.step(self.now_us)
+        self.assertEqual(0, goodbye.lease_us)
+        self.assertEqual({}, self.host.table)
+
+    def test_message_that_was_not_sent_is_made_again(self) -> None:
+        (message,) = self.wait(2_000_000)[:1]
+        self.host.unsent(message)
+        (again,) = self.wait(100_000)
+        self.assertEqual(message.report, again.report)
+        self.assertGreater(again.seq, message.seq)
