@@ -47,9 +47,9 @@ class Members:
     :ivar expected: number of members for which further requests will follow.
         If this request boots members, they are those that ``cluster_size``
         says are to come; if it unshelves the first member of a shelved
-        cluster, they are all other members; if it evacuates a member from a
-        host that is down, they are the other members still to be evacuated
-        from it.
+        cluster, they are all other members; if it moves a member from a host
+        that is down or disabled, they are the other members that still have
+        to leave it.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ def _stranded(
     locations: nova_db.InstanceLocations,
     seen: Mapping[str, str],
 ) -> dict[str, str | None]:
-    """Return the members left on the host that this one is evacuated from.
+    """Return the members left on a host that all members have to leave.
 
     :param locations: hosts of all members, the one that is moved included.
     :param seen: host by uuid of the other members.
-    :returns: by uuid the host that the member is being evacuated to, or None.
+    :returns: by uuid the host that the member is being moved to, or None.
     """
     source = locations.hosts.get(spec_obj.instance_uuid)
     beside = [uuid for uuid, host in seen.items() if host == source]
@@ -160,8 +160,8 @@ def _stranded(
     if source is None or not beside or source not in avoided:
         return {}
     cell = spec_obj.requested_destination.cell
-    if not nova_db.is_down(cell, source):
+    if not nova_db.must_leave(cell, source):
         return {}
-    # Operators evacuate all servers of a host at the same time.
-    destinations = nova_db.evacuation_destinations(cell, source)
+    # Operators move all servers of a host at the same time.
+    destinations = nova_db.move_destinations(cell, source)
     return {uuid: destinations.get(uuid) for uuid in beside}

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from nova import context as nova_context
 from nova import objects, servicegroup
 from nova.compute import vm_states
-from nova.objects import fields
 from oslo_log import log as logging
 
 from nova_vhpc.flavor import cpu_policy
@@ -40,8 +39,18 @@ takes about 100 bytes."""
 
 _STARTING = (vm_states.BUILDING, vm_states.SHELVED_OFFLOADED)
 
-_EVACUATING = ('accepted', 'pre-migrating')
-"""States of an evacuation whose server does not run again yet."""
+_MOVING = (
+    'accepted',
+    'queued',
+    'preparing',
+    'running',
+    'running (post-copy)',
+    'pre-migrating',
+    'migrating',
+    'post-migrating',
+)
+"""States of an evacuation, of a live migration or of a cold one whose server
+does not run at its destination yet."""
 
 # Members that will not get a host: deleted ones, which stay in their group
 # until Nova's database is archived, and those whose boot failed. Without this
@@ -171,11 +180,12 @@ def move_source(spec_obj: Any) -> MoveSource | None:
     )
 
 
-def is_down(cell: Any, host: str) -> bool:
-    """Return whether a host is down, by one query of its cell.
+def must_leave(cell: Any, host: str) -> bool:
+    """Return whether all servers are to leave a host, by one query.
 
-    Nova decides: the host's nova-compute was forced down, or has not reported
-    for ``[DEFAULT] service_down_time``.
+    They are if the host is down (Nova decides: its nova-compute was forced
+    down, or has not reported for ``[DEFAULT] service_down_time``), or if its
+    nova-compute is disabled, as before a host is drained.
 
     :param cell: Nova's CellMapping of the host.
     :param host: host name.
@@ -190,25 +200,30 @@ def is_down(cell: Any, host: str) -> bool:
             host,
         )[cell.uuid]
         if not nova_context.is_cell_failure_sentinel(service):
-            return not servicegroup.API().service_is_up(service)
+            return bool(service.disabled) or not (
+                servicegroup.API().service_is_up(service)
+            )
         LOG.warning(
-            'Cell %s did not answer whether host %s is down; it counts as up',
+            'Cell %s did not answer whether host %s is down or disabled; it '
+            'counts as up',
             cell.uuid,
             host,
         )
     except Exception:
-        LOG.exception('Cannot look up whether host %s is down', host)
+        LOG.exception(
+            'Cannot look up whether host %s is down or disabled', host
+        )
     return False
 
 
-def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
-    """Look up where the servers of a host are evacuated to, by one query.
+def move_destinations(cell: Any, source: str) -> dict[str, str]:
+    """Look up where the servers of a host are moved to, by one query.
 
-    Until an evacuated server runs again, which may take minutes, Nova's
-    database still lists it on its former host.
+    Until an evacuated or migrated server runs at its destination, which may
+    take minutes, Nova's database still lists it on its former host.
 
     :param cell: Nova's CellMapping of the host.
-    :param source: name of the host that is evacuated.
+    :param source: name of the host that the servers leave.
     :returns: destination host by server uuid, without servers that have no
         destination yet; empty if the database did not answer, which is
         logged.
@@ -221,8 +236,7 @@ def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
             objects.MigrationList.get_by_filters,
             {
                 'source_compute': source,
-                'migration_type': fields.MigrationType.EVACUATION,
-                'status': list(_EVACUATING),
+                'status': list(_MOVING),
             },
         )[cell.uuid]
         if not nova_context.is_cell_failure_sentinel(migrations):
@@ -232,14 +246,13 @@ def evacuation_destinations(cell: Any, source: str) -> dict[str, str]:
                 if migration.dest_compute
             }
         LOG.warning(
-            'Cell %s did not answer where the servers of host %s are '
-            'evacuated to',
+            'Cell %s did not answer where the servers of host %s are moved to',
             cell.uuid,
             source,
         )
     except Exception:
         LOG.exception(
-            'Cannot look up where the servers of host %s are evacuated to',
+            'Cannot look up where the servers of host %s are moved to',
             source,
         )
     return {}

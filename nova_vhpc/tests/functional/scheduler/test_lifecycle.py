@@ -175,6 +175,15 @@ class MovedMemberTest(base.SchedulerTestCase):
         servers = [self._evacuate_server(server) for server in self.servers]
         self.assertEqual(['far'] * 3, self.hosts_of(servers))
 
+    def test_members_migrated_off_a_disabled_host_end_on_one_host(self):
+        """Each is planned with its peers, which leave the host, too."""
+        service = self.computes['full'].service_ref
+        self.api.put_service(service.uuid, {'status': 'disabled'})
+        servers = [
+            self._live_migrate(server, 'completed') for server in self.servers
+        ]
+        self.assertEqual(['far'] * 3, self.hosts_of(servers))
+
     def test_evacuating_member_is_located_on_its_source(self):
         """Nova's database has the source until the member runs again."""
         self.computes['full'].stop()
@@ -190,7 +199,7 @@ class MovedMemberTest(base.SchedulerTestCase):
             locations.append(
                 (
                     set(nova_db.locate(uuids).hosts.values()),
-                    nova_db.evacuation_destinations(cell, 'full'),
+                    nova_db.move_destinations(cell, 'full'),
                 )
             )
             return spawn(*args, **kwargs)
@@ -198,7 +207,7 @@ class MovedMemberTest(base.SchedulerTestCase):
         with mock.patch.object(driver, 'spawn', locate_and_spawn):
             server = self._evacuate_server(self.servers[0])
         self.assertEqual([({'full'}, {server['id']: 'far'})], locations)
-        self.assertEqual({}, nova_db.evacuation_destinations(cell, 'full'))
+        self.assertEqual({}, nova_db.move_destinations(cell, 'full'))
 
 
 class MovedMemberOfAFullSwitchTest(MovedMemberTest):

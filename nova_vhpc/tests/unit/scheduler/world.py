@@ -69,20 +69,20 @@ class WorldTestCase(base.BaseTestCase):
                 lambda spec: self.move_source,
             )
         )
-        # Hosts whose nova-compute is down.
+        # Hosts whose nova-compute is down or disabled.
         self.down = set()
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.sources.nova_db.is_down',
+                'nova_vhpc.scheduler.sources.nova_db.must_leave',
                 lambda cell, host: host in self.down,
             )
         )
-        # Where members land that are being evacuated.
-        self.evacuation_destinations = {}
+        # Where members land that are being moved.
+        self.move_destinations = {}
         self.useFixture(
             fixtures.MonkeyPatch(
-                'nova_vhpc.scheduler.sources.nova_db.evacuation_destinations',
-                lambda cell, source: self.evacuation_destinations,
+                'nova_vhpc.scheduler.sources.nova_db.move_destinations',
+                lambda cell, source: self.move_destinations,
             )
         )
 

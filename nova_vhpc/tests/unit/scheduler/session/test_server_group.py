@@ -169,7 +169,7 @@ class MembersTest(world.WorldTestCase):
     def test_evacuated_member_joins_peers_at_their_destination(self):
         # In the database they are on the dead host until they run again.
         spec, uuids = self.evacuated(hosts=['dead'])
-        self.evacuation_destinations = {
+        self.move_destinations = {
             uuids[1]: 'host00003',
             uuids[2]: 'host00003',
         }

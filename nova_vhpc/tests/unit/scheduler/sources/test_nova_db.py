@@ -231,14 +231,15 @@ class MoveSourceTest(base.BaseTestCase):
         self.assertIn(f'Cell {CELL.uuid} did not answer', log.output)
 
 
-class IsDownTest(base.BaseTestCase):
-    def is_down(self, **service):
+class MustLeaveTest(base.BaseTestCase):
+    def must_leave(self, **service):
         now = timeutils.utcnow()
         found = objects.Service(
             host='one',
             **{
                 'binary': 'nova-compute',
                 'forced_down': False,
+                'disabled': False,
                 'last_seen_up': now,
                 'updated_at': now,
                 'created_at': now,
@@ -251,23 +252,26 @@ class IsDownTest(base.BaseTestCase):
                 objects.Service, 'get_by_compute_host', return_value=found
             ) as get,
         ):
-            answer = nova_db.is_down(CELL, 'one')
+            answer = nova_db.must_leave(CELL, 'one')
         self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
         self.assertEqual('one', get.call_args.args[1])
         return answer
 
-    def test_host_is_down_if_forced_down_or_silent(self):
-        self.assertIs(False, self.is_down())
-        self.assertIs(True, self.is_down(forced_down=True))
+    def test_servers_must_leave_a_host_that_is_forced_down_or_silent(self):
+        self.assertIs(False, self.must_leave())
+        self.assertIs(True, self.must_leave(forced_down=True))
         long_ago = timeutils.utcnow() - datetime.timedelta(hours=1)
-        self.assertIs(True, self.is_down(last_seen_up=long_ago))
+        self.assertIs(True, self.must_leave(last_seen_up=long_ago))
+
+    def test_servers_must_leave_a_disabled_host(self):
+        self.assertIs(True, self.must_leave(disabled=True))
 
     def test_host_counts_as_up_if_the_database_fails(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         with mock.patch.object(
             nova_context, 'target_cell', side_effect=ConnectionError('refused')
         ):
-            self.assertIs(False, nova_db.is_down(CELL, 'one'))
+            self.assertIs(False, nova_db.must_leave(CELL, 'one'))
         self.assertIn('ConnectionError: refused', log.output)
 
     def test_host_without_service_counts_as_up(self):
@@ -280,11 +284,11 @@ class IsDownTest(base.BaseTestCase):
                 side_effect=exception.ComputeHostNotFound(host='one'),
             ),
         ):
-            self.assertIs(False, nova_db.is_down(CELL, 'one'))
-        self.assertIn('did not answer whether host one is down', log.output)
+            self.assertIs(False, nova_db.must_leave(CELL, 'one'))
+        self.assertIn('did not answer whether host one is down or', log.output)
 
 
-class EvacuationDestinationsTest(base.BaseTestCase):
+class MoveDestinationsTest(base.BaseTestCase):
     def destinations(self, **answer):
         with (
             mock.patch.object(nova_context, 'target_cell') as cell,
@@ -292,13 +296,21 @@ class EvacuationDestinationsTest(base.BaseTestCase):
                 objects.MigrationList, 'get_by_filters', **answer
             ) as get,
         ):
-            found = nova_db.evacuation_destinations(CELL, 'one')
+            found = nova_db.move_destinations(CELL, 'one')
         self.assertEqual(CELL.uuid, cell.call_args.args[1].uuid)
         self.assertEqual(
             {
                 'source_compute': 'one',
-                'migration_type': 'evacuation',
-                'status': ['accepted', 'pre-migrating'],
+                'status': [
+                    'accepted',
+                    'queued',
+                    'preparing',
+                    'running',
+                    'running (post-copy)',
+                    'pre-migrating',
+                    'migrating',
+                    'post-migrating',
+                ],
             },
             get.call_args.args[1],
         )
