@@ -143,12 +143,15 @@ def _table(
     }
 
 
-def make(names: plugins.PluginNames) -> controller.Controller:
-    """Return a controller with default settings.
+def make(
+    names: plugins.PluginNames, config: ControlConfig | None = None
+) -> controller.Controller:
+    """Return a controller.
 
+    :param config: its settings; None for the defaults.
     :raises ConfigError: if a plugin cannot be loaded.
     """
-    config = ControlConfig()
+    config = config or ControlConfig()
     return controller.Controller(
         config,
         controller_factory.load_plugin('slice_policy', names.slice_policy)(

@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     'peers': 'phase_exchange',
     'fairness': 'fairness',
     'xen': 'xen',
+    'cloud': 'cloud',
 }
 """Module of each subcommand, below ``nova_vhpc.bench``."""
 

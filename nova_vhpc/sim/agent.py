@@ -53,6 +53,7 @@ class Agent:
     :param decider: the controller, with its policies.
     :param numbers: the simulated host's number of each VM, by name.
     :param seed: for the latencies.
+    :param clock_offset_us: by which the host's wall clock is fast.
     :ivar plan: the last plan; None before the first.
     """
 
@@ -64,6 +65,7 @@ class Agent:
         numbers: Mapping[str, int],
         decider: controller.Controller,
         seed: int,
+        clock_offset_us: int = 0,
     ) -> None:
         self._host = host
         self._agenda = agenda
@@ -73,7 +75,9 @@ class Agent:
         is_xen = isinstance(spec.kernel, kernels.XenCredit)
         self._period_us = XEN_PERIOD_US if is_xen else PERIOD_US
         self._decide_us = 0 if is_xen else DECIDE_US
-        self._sensor = sensor.Sensor(host, spec, numbers, self._period_us)
+        self._sensor = sensor.Sensor(
+            host, spec, numbers, self._period_us, clock_offset_us
+        )
         self._in_force = {
             vm.name: self._sensor.original(vm)
             for vm in spec.vms
@@ -87,7 +91,7 @@ class Agent:
                 host, agenda, numbers, self._in_force, chance
             )
         self._player = window_player.WindowPlayer(
-            agenda, self._set_shares, self._place, chance
+            agenda, self._set_shares, self._place, chance, clock_offset_us
         )
         self.plan: model.Plan | None = None
         # Not in phase with the kernel's ticks, nor with the samples.

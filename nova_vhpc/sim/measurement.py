@@ -104,6 +104,11 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         sockets=spec.sockets,
         switch_us=spec.switch_us,
     )
+    return host, add_vms(host, spec)
+
+
+def add_vms(host: Host, spec: host_spec.HostSpec) -> dict[str, int]:
+    """Start all VMs and loads of a host; return the VMs' numbers by name."""
     numbers = {}
     for vm in spec.vms:
         numbers[vm.name] = host.add_vm(
@@ -119,7 +124,7 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         )
     for load in spec.loads:
         host.add_outside_load(load.program, load.threads)
-    return host, numbers
+    return numbers
 
 
 def measure(

@@ -109,6 +109,7 @@ class Sensor:
 
     :param spec: the host's CPUs and VMs.
     :param numbers: the simulated host's number of each VM, by name.
+    :param clock_offset_us: by which the host's wall clock is fast.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class Sensor:
         spec: host_spec.HostSpec,
         numbers: Mapping[str, int],
         period_us: int,
+        clock_offset_us: int = 0,
     ) -> None:
         self._host = host
+        self._clock_offset_us = clock_offset_us
         self._numbers = numbers
         self._period_us = period_us
         self._cpus = spec.topology()
@@ -179,7 +182,7 @@ class Sensor:
                 )
                 for vm in self._managed
             ),
-            wall_us=now_us,
+            wall_us=now_us + self._clock_offset_us,
             limits=self._limits,
             others=tuple(
                 model.OtherVm(

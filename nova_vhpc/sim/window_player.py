@@ -47,6 +47,7 @@ class WindowPlayer:
     :param set_shares: writes the weight of one VM, given its name.
     :param place: lets a VM's vCPUs run on certain CPUs, given its name and the
         CPU of each vCPU; none for all that its pins allow.
+    :param clock_offset_us: by which the host's wall clock is fast.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class WindowPlayer:
         set_shares: Callable[[str, int], None],
         place: Callable[[str, tuple[int, ...]], None],
         chance: random.Random,
+        clock_offset_us: int = 0,
     ) -> None:
         self._agenda = agenda
+        self._clock_offset_us = clock_offset_us
         self._set_shares = set_shares
         self._place = place
         self._chance = chance
@@ -90,7 +93,7 @@ class WindowPlayer:
         if schedule is not self._schedule:
             return
         now_us = self._agenda.now_us
-        index, left_us = schedule.turn_at(now_us)
+        index, left_us = schedule.turn_at(now_us + self._clock_offset_us)
         turn = schedule.turns[index]
         last_write_us = self._submit(turn.shares, turn.cpus)
         if self._turn is not None:

@@ -1,0 +1,360 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""``nova-vhpc-bench cloud``: virtual clusters on many simulated hosts."""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from nova_vhpc.bench import controller as controller_bench
+from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.control import config as control_config
+from nova_vhpc.control import controller
+
+if TYPE_CHECKING:
+    from nova_vhpc.sim.cloud import comparison, running, spec
+
+HELP = (
+    'Run virtual clusters on many simulated hosts: the scheduler plans where '
+    'their members go, and policies are compared with stock Linux and with '
+    'perfect co-scheduling.'
+)
+
+SCENARIOS = ('atc-a', 'atc-b', 'atc-mixed')
+
+POLICIES = (
+    'stock',
+    'balance',
+    'dss',
+    'vslicer',
+    'atc-30ms',
+    'atc-6ms',
+    'ours',
+    'bound',
+)
+
+_PLUGINS = {
+    'balance': ('none', 'balance'),
+    'dss': ('dss', 'none'),
+    'vslicer': ('vslicer', 'none'),
+    'atc-30ms': ('atc', 'none'),
+    'atc-6ms': ('atc', 'none'),
+}
+"""Slice and pinning policy of those that are not ours."""
+
+SHORT_SLICE_US = 6_000
+"""ATC paper, section IV.C: slice of VMs that are not parallel, "ATC(6ms)"."""
+
+GROUP_POLICIES = (
+    'soft-affinity',
+    'soft-anti-affinity',
+    'affinity',
+    'anti-affinity',
+    'none',
+)
+
+_COLUMNS = (
+    ('geomean', 'geomean'),
+    ('worst', 'worst'),
+    ('of bound', 'of_bound'),
+    ('worst', 'of_bound_worst'),
+    ('x stock', 'of_stock'),
+    ('fair', 'independents_of_fair'),
+    ('worst', 'independents_of_fair_worst'),
+    ('loss', 'loss'),
+    ('resp.', 'response_ratio'),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the subcommand."""
+    outputs.add_json(parser)
+    parser.add_argument(
+        '--scenarios',
+        type=_names(SCENARIOS),
+        default=('atc-b',),
+        metavar='NAME,...',
+        help=f'clouds to run: {", ".join(SCENARIOS)} (default: atc-b)',
+    )
+    parser.add_argument(
+        '--policies',
+        type=_names(POLICIES),
+        default=('stock', 'ours', 'bound'),
+        metavar='NAME,...',
+        help=f'of {", ".join(POLICIES)} (default: stock,ours,bound)',
+    )
+    cli_types.add_integer(
+        parser, '--seeds', 3, 'number of clouds that are drawn of each'
+    )
+    cli_types.add_integer(parser, '--seed', 0, 'the first seed', least=0)
+    cli_types.add_integer(
+        parser,
+        '--hosts',
+        32,
+        'hosts of 8 CPUs; with 64 and more, as many times the clusters of '
+        'the paper',
+        least=2,
+    )
+    parser.add_argument(
+        '--group-policy',
+        choices=GROUP_POLICIES,
+        default=GROUP_POLICIES[0],
+        help="policy of the clusters' server groups, but in atc-a "
+        '(default: %(default)s)',
+    )
+    cli_types.add_seconds(
+        parser, '--seconds', 20.0, 'simulated time that is measured'
+    )
+    cli_types.add_seconds(
+        parser, '--warm-up', 10.0, 'simulated time before that', least=0.0
+    )
+    _add_number(
+        parser, '--skew-ms', 1.0, "standard deviation of the hosts' clocks"
+    )
+    _add_number(
+        parser, '--latency-us', 50.0, 'time of a message between two hosts'
+    )
+    _add_number(parser, '--loss', 0.0, 'part of the messages that is lost')
+    cli_types.add_integer(
+        parser,
+        '--jobs',
+        os.cpu_count() or 1,
+        'number of clouds that are simulated at the same time',
+    )
+    plugins.add_arguments(parser)
+
+
+def _add_number(
+    parser: argparse.ArgumentParser, name: str, default: float, about: str
+) -> None:
+    parser.add_argument(
+        name,
+        type=cli_types.number(),
+        default=default,
+        metavar='N',
+        help=f'{about} (default: %(default)s)',
+    )
+
+
+def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """Return the argparse type of names with commas between."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(','))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"'{name}' is not one of {', '.join(known)}"
+                )
+        return names
+
+    return parse
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cloud:
+    """One cloud to be run, in a process of its own.
+
+    :ivar name: key of the scenario in the JSON file.
+    :ivar policies: names.
+    :ivar ours: plugins of the policy of that name.
+    """
+
+    name: str
+    scenario: str
+    seed: int
+    hosts: int
+    group_policy: str | None
+    policies: tuple[str, ...]
+    ours: plugins.PluginNames
+    seconds: float
+    warm_up_s: float
+    skew_us: float
+    latency_us: float
+    loss: float
+
+    def run(self) -> 'comparison.SeedFigures':
+        """Place the cloud, and run it under each policy."""
+        from nova_vhpc.sim import hosts
+        from nova_vhpc.sim.cloud import comparison, running
+
+        return comparison.compare(
+            self._spec(),
+            self.seed,
+            [_policy(name, self.ours) for name in self.policies],
+            running.Conditions(
+                self.seconds,
+                self.warm_up_s,
+                self.skew_us,
+                hosts.Network(latency_us=self.latency_us, loss=self.loss),
+            ),
+        )
+
+    def _spec(self) -> 'spec.CloudSpec':
+        from nova_vhpc.sim.cloud import scenarios
+
+        if self.scenario == 'atc-a':
+            programs = sorted(scenarios.NPB)
+            program = programs[self.seed % len(programs)]
+            return scenarios.atc_a(program, self.hosts)
+        make = {
+            'atc-b': scenarios.atc_b,
+            'atc-mixed': scenarios.atc_mixed,
+        }[self.scenario]
+        return dataclasses.replace(
+            make(self.seed, self.hosts), group_policy=self.group_policy
+        )
+
+
+def _policy(name: str, ours: plugins.PluginNames) -> 'running.Policy':
+    """Return a policy of :data:`POLICIES`."""
+    from nova_vhpc.sim.cloud import running
+
+    if name in ('stock', 'bound'):
+        return running.Policy(name)
+    if name == 'ours':
+        return running.Policy(name, lambda: controller_bench.make(ours))
+    slices, pinning = _PLUGINS[name]
+    names = dataclasses.replace(
+        ours, slice_policy=slices, pinning_policy=pinning
+    )
+    # The paper's algorithms have no guard.
+    config = control_config.ControlConfig(guard=False)
+
+    def make() -> controller.Controller:
+        return controller_bench.make(names, config)
+
+    return running.Policy(
+        name,
+        make,
+        quota=slices != 'none',
+        all_opt_in=slices != 'none',
+        time_slice_us=SHORT_SLICE_US if name == 'atc-6ms' else None,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run, print, and write the JSON file.
+
+    :returns: 0; 1 without the libraries that the simulator needs.
+    :raises OutputError: if the JSON file cannot be written.
+    """
+    outputs.check(args.json)
+    try:
+        from nova_vhpc.sim.cloud import comparison
+    except ImportError as error:
+        print(
+            f'nova-vhpc-bench cloud: {error}; install what the simulator '
+            "needs with: pip install 'nova-vhpc[sim]'",
+            file=sys.stderr,
+        )
+        return 1
+    clouds = list(_clouds(args))
+    seeds: dict[str, list[comparison.SeedFigures]] = defaultdict(list)
+    document: dict[str, Any] = {}
+    for cloud, figures in zip(
+        clouds, _run_all(clouds, args.jobs), strict=True
+    ):
+        seeds[cloud.name].append(figures)
+        for job, reason in figures.refused.items():
+            print(f'{cloud.name}, seed {cloud.seed}: {job}: {reason}')
+        if len(seeds[cloud.name]) == args.seeds:
+            document[cloud.name] = {
+                policy: comparison.summary(seeds[cloud.name], policy)
+                for policy in args.policies
+            }
+            _print(cloud.name, seeds[cloud.name], document[cloud.name])
+    outputs.write_json(
+        args.json,
+        {
+            'scenarios': document,
+            'seed': args.seed,
+            'hosts': args.hosts,
+            'group_policy': args.group_policy,
+            'skew_ms': args.skew_ms,
+            'seconds': args.seconds,
+        },
+    )
+    return 0
+
+
+def _clouds(args: argparse.Namespace) -> Iterator[_Cloud]:
+    ours = plugins.selected(args)
+    for scenario in args.scenarios:
+        sizes = [args.hosts]
+        if scenario == 'atc-a':
+            sizes = [
+                2**power
+                for power in range(1, args.hosts.bit_length())
+                if 2**power <= args.hosts
+            ]
+        for hosts in sizes:
+            for seed in range(args.seed, args.seed + args.seeds):
+                yield _Cloud(
+                    f'{scenario}-{hosts}' if scenario == 'atc-a' else scenario,
+                    scenario,
+                    seed,
+                    hosts,
+                    None if args.group_policy == 'none' else args.group_policy,
+                    args.policies,
+                    ours,
+                    args.seconds,
+                    args.warm_up,
+                    1_000.0 * args.skew_ms,
+                    args.latency_us,
+                    args.loss,
+                )
+
+
+def _run_all(
+    clouds: list[_Cloud], workers: int
+) -> Iterator['comparison.SeedFigures']:
+    """Yield the figures in the order of the clouds."""
+    if workers == 1 or len(clouds) == 1:
+        yield from map(_Cloud.run, clouds)
+        return
+    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(_Cloud.run, clouds)
+        finally:
+            # Clouds that have not begun need not be waited for.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _print(
+    name: str,
+    seeds: list['comparison.SeedFigures'],
+    policies: dict[str, dict[str, Any]],
+) -> None:
+    print(f'\n{name}, {len(seeds)} seeds')
+    print(
+        f'{"":<10}{"clusters":>18}{"":>18}{"":>9}{"singles":>18}'
+        f'{"not parallel":>18}'
+    )
+    print(f'{"":<10}' + ''.join(f'{title:>9}' for title, _ in _COLUMNS))
+    for policy, figures in policies.items():
+        cells = ''.join(
+            f'{"":>9}' if figures[key] is None else f'{figures[key]:>9.3f}'
+            for _, key in _COLUMNS
+        )
+        print(f'{policy:<10}{cells}')
+    for policy, figures in policies.items():
+        parts = ' '.join(
+            f'{cluster} {part:.2f}'
+            for cluster, part in figures['clusters'].items()
+        )
+        print(f'{policy}: {parts}', flush=True)

@@ -1,0 +1,243 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Runs a simulated cloud for a while, and measures what its VMs do."""
+
+import dataclasses
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+
+from nova_vhpc.control import model
+from nova_vhpc.sim import agent, host_spec, measurement
+from nova_vhpc.sim.agenda import Agenda
+from nova_vhpc.sim.cloud.spec import CloudSpec, Placement
+from nova_vhpc.sim.host import Counters, Host
+from nova_vhpc.sim.hosts import DEFAULT_NETWORK, Hosts, Network
+
+_ROOM_VMS = 2
+_ROOM_THREADS = 16
+"""Arrays have room for some more than a host has on the mean."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under what a cloud is measured.
+
+    :ivar skew_us: standard deviation of the hosts' clocks.
+    :ivar warm_up_s: simulated time before the measurement.
+    :ivar seconds: simulated time that is measured.
+    """
+
+    seconds: float = 20.0
+    warm_up_s: float = 10.0
+    skew_us: float = 1_000.0
+    network: Network = DEFAULT_NETWORK
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """Who controls the hosts, and what flavors say for that.
+
+    :ivar make_controller: one for each host; None for the kernel alone.
+    :ivar quota: whether each vCPU has its fair part as quota, which slice
+        policies need on Linux.
+    :ivar all_opt_in: whether VMs that are not parallel opt in, too.
+    :ivar time_slice_us: ``vhpc:time_slice_us`` of those.
+    """
+
+    name: str
+    make_controller: measurement.MakeController | None = None
+    quota: bool = False
+    all_opt_in: bool = False
+    time_slice_us: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmResult:
+    """What one VM did while it was measured.
+
+    :ivar progress: as a part of the time; of a cluster's member the cluster's.
+    :ivar cpus: CPUs received.
+    :ivar response_us: median and 99th percentile of a server's response times.
+    """
+
+    progress: float
+    cpus: float
+    response_us: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CloudResult:
+    """What a cloud did.
+
+    :ivar vms: by name.
+    :ivar windows_part: part of the hosts that played gang windows at the end.
+    :ivar events: of the simulator.
+    """
+
+    vms: Mapping[str, VmResult]
+    windows_part: float
+    events: int
+
+
+def run(
+    spec: CloudSpec,
+    placement: Placement,
+    policy: Policy,
+    seed: int,
+    conditions: Conditions,
+) -> CloudResult:
+    """Run the VMs that were placed.
+
+    :param seed: for kernels, programs, clocks and latencies.
+    """
+    cloud = _Running(spec, placement, policy, seed, conditions)
+    cloud.agenda.run(round(conditions.warm_up_s * 1e6))
+    cloud.hosts.reset_latencies()
+    begin = cloud.counters()
+    begin_us = cloud.agenda.now_us
+    cloud.agenda.run(begin_us + round(conditions.seconds * 1e6))
+    elapsed_us = cloud.agenda.now_us - begin_us
+    vms = {}
+    for name, end in cloud.counters().items():
+        was = begin[name]
+        vms[name] = VmResult(
+            (end.progress_us - was.progress_us) / elapsed_us,
+            (sum(end.run_us) - sum(was.run_us)) / elapsed_us,
+            end.response_us[:2],
+        )
+    return CloudResult(vms, cloud.windows_part(), cloud.hosts.events)
+
+
+class _Running:
+    """The hosts, VMs and agents of one run.
+
+    :ivar hosts: all that share the clock.
+    """
+
+    def __init__(
+        self,
+        spec: CloudSpec,
+        placement: Placement,
+        policy: Policy,
+        seed: int,
+        conditions: Conditions,
+    ) -> None:
+        self._spec = spec
+        self._policy = policy
+        vms = _vms_by_host(spec, placement, policy)
+        most_cpus = max(host.cpus for host in spec.hosts)
+        count = len(spec.hosts)
+        threads = sum(vm.vcpus for on_host in vms.values() for vm in on_host)
+        self.hosts = Hosts(
+            count,
+            most_cpus,
+            kernel=spec.kernel,
+            switch_us=spec.switch_us,
+            hz=spec.hz,
+            seed=seed,
+            sockets=spec.sockets,
+            max_vms=len(placement) // count + _ROOM_VMS,
+            max_threads=threads // count + _ROOM_THREADS,
+            network=conditions.network,
+        )
+        self.agenda = Agenda(self.hosts)
+        self._where: dict[str, tuple[Host, int]] = {}
+        self._agents: list[agent.Agent] = []
+        chance = random.Random(seed)
+        for index, kind in enumerate(spec.hosts):
+            host = Host.of(self.hosts, index)
+            on_host = host_spec.HostSpec(
+                kind.name,
+                kind.cpus,
+                tuple(vms[index]),
+                hz=spec.hz,
+                sockets=spec.sockets,
+                kernel=spec.kernel,
+            )
+            numbers = measurement.add_vms(host, on_host)
+            self._where |= {name: (host, numbers[name]) for name in numbers}
+            offset_us = round(chance.gauss(0.0, conditions.skew_us))
+            if policy.make_controller is not None and on_host.vms:
+                self._agents.append(
+                    agent.Agent(
+                        host,
+                        self.agenda,
+                        on_host,
+                        numbers,
+                        policy.make_controller(),
+                        chance.randrange(1 << 30),
+                        clock_offset_us=offset_us,
+                    )
+                )
+
+    def counters(self) -> dict[str, Counters]:
+        """Return the counters of all VMs, by name."""
+        return {
+            name: host.counters(number)
+            for name, (host, number) in self._where.items()
+        }
+
+    def windows_part(self) -> float:
+        """Return the part of the agents that play gang windows."""
+        playing = sum(
+            one.plan is not None and one.plan.windows is not None
+            for one in self._agents
+        )
+        return playing / max(1, len(self._agents))
+
+
+def _vms_by_host(
+    spec: CloudSpec, placement: Placement, policy: Policy
+) -> dict[int, list[host_spec.VmSpec]]:
+    """Return the VMs of each host, by its number."""
+    vms: dict[int, list[host_spec.VmSpec]] = defaultdict(list)
+    most_cpus = max(host.cpus for host in spec.hosts)
+    for job in spec.jobs:
+        for name in job.vm_names():
+            if name not in placement:
+                continue
+            host = placement[name]
+            cpus = spec.hosts[host].cpus
+            vm = host_spec.VmSpec(
+                name,
+                job.kind,
+                job.program,
+                job.vcpus,
+                opted_in=job.is_parallel or policy.all_opt_in,
+                cluster=job.name,
+                coupled=job.is_cluster,
+                busy=job.busy,
+                workload=job.workload,
+                # All simulated hosts have as many CPUs as the largest.
+                allowed_cpus=None
+                if cpus == most_cpus
+                else frozenset(range(cpus)),
+            )
+            if not job.is_parallel and policy.all_opt_in:
+                vm = dataclasses.replace(
+                    vm, time_slice_us=policy.time_slice_us
+                )
+            vms[host].append(vm)
+    if policy.quota:
+        for host, on_host in vms.items():
+            wanted = sum(vm.vcpus for vm in on_host)
+            part = min(1.0, spec.hosts[host].cpus / wanted)
+            vms[host] = [
+                dataclasses.replace(
+                    vm, quota_us=round(part * host_spec.PERIOD_US)
+                )
+                if vm.workload is model.Workload.PARALLEL
+                else vm
+                for vm in on_host
+            ]
+    return vms

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The command ``nova-vhpc-bench cloud``."""
+
+import json
+import pathlib
+
+import fixtures
+
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+KEYS = {'geomean', 'worst', 'clusters', 'independents', 'loss', 'seeds'}
+
+
+class TestCloud(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        scratch = self.useFixture(fixtures.TempDir()).path
+        self.file = pathlib.Path(scratch) / 'cloud.json'
+
+    def run_bench(self, *arguments):
+        """Return the figures of the scenarios."""
+        status = bench.main(
+            [
+                'cloud',
+                '--hosts',
+                '4',
+                '--seconds',
+                '2',
+                '--warm-up',
+                '2',
+                '--seeds',
+                '1',
+                '--jobs',
+                '1',
+                '--json',
+                str(self.file),
+                *arguments,
+            ]
+        )
+        self.assertEqual(0, status)
+        return json.loads(self.file.read_text())['scenarios']
+
+    def test_figures_have_the_keys_of_the_contract(self):
+        scenarios = self.run_bench('--scenarios', 'atc-b')
+        self.assertEqual(['atc-b'], [*scenarios])
+        self.assertEqual(['stock', 'ours', 'bound'], [*scenarios['atc-b']])
+        for figures in scenarios['atc-b'].values():
+            self.assertLessEqual(KEYS, figures.keys())
+            self.assertEqual(1, figures['seeds'])
+        bound = scenarios['atc-b']['bound']
+        self.assertEqual(['VC1', 'VC2', 'VC3'], [*bound['clusters']])
+        self.assertAlmostEqual(0.25, bound['geomean'], delta=0.01)
+        self.assertLess(scenarios['atc-b']['stock']['of_bound'], 0.9)
+
+    def test_same_program_runs_on_two_hosts_and_more(self):
+        scenarios = self.run_bench(
+            '--scenarios', 'atc-a', '--policies', 'stock,bound'
+        )
+        self.assertEqual(['atc-a-2', 'atc-a-4'], [*scenarios])
+        for policies in scenarios.values():
+            self.assertEqual(4, len(policies['stock']['clusters']))
+            self.assertIsNone(policies['stock']['loss'])
+
+    def test_every_policy_runs_beside_other_programs(self):
+        scenarios = self.run_bench(
+            '--scenarios',
+            'atc-mixed',
+            '--policies',
+            'balance,dss,vslicer,atc-30ms,atc-6ms',
+        )
+        for figures in scenarios['atc-mixed'].values():
+            self.assertGreater(figures['geomean'], 0.0)
+            self.assertIsNotNone(figures['loss'])
+
+    def test_unknown_scenario_is_reported(self):
+        with self.assertRaises(SystemExit) as caught:
+            self.run_bench('--scenarios', 'nowhere')
+        self.assertEqual(2, caught.exception.code)

@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+import unittest
+
+from nova_vhpc.sim import programs
+from nova_vhpc.sim.cloud import bound
+from nova_vhpc.sim.cloud.spec import CloudSpec, Job, equal_hosts
+
+SPEC = CloudSpec(
+    'two',
+    equal_hosts(2, 4),
+    (
+        Job('c', 'spins', programs.Spin(1_000.0), 4, 2),
+        Job('v', 'spins', programs.Spin(1_000.0), 4),
+        Job('idle', 'sleeps', programs.Sleep(100, 900), 4),
+    ),
+)
+PLACEMENT = {'c.1': 0, 'c.2': 1, 'v': 0, 'idle': 1}
+WANTED = {'c.1': 4.0, 'c.2': 4.0, 'v': 4.0, 'idle': 0.4}
+
+
+class BoundTest(unittest.TestCase):
+    def test_what_one_leaves_is_divided_among_the_others(self):
+        fair = bound.fair_cpus(SPEC, PLACEMENT, WANTED)
+        self.assertEqual({'c.1': 2.0, 'v': 2.0, 'idle': 0.4, 'c.2': 3.6}, fair)
+
+    def test_cluster_is_held_up_by_its_poorest_member(self):
+        parts = bound.parts(SPEC, PLACEMENT, WANTED)
+        self.assertEqual({'c': 0.5, 'v': 0.5, 'idle': 1.0}, parts)
+
+    def test_jobs_without_room_have_no_bound(self):
+        placement = {'v': 0}
+        self.assertEqual({'v': 1.0}, bound.parts(SPEC, placement, WANTED))
