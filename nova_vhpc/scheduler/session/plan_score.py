@@ -99,6 +99,9 @@ class PlanScore:
         self._plans = 0
         self._stale = True
         self._racks_asked = False
+        # Hosts within max_tier beside members on so many hosts.
+        self._within_tier: set[HostInfo] = set()
+        self._bound_by = 0
 
     def planned(self) -> Iterable[HostInfo]:
         """Return the hosts that the plan still assigns members to."""
@@ -130,11 +133,24 @@ class PlanScore:
         if self._remaining is None:
             self._begin(host_infos)
         self._follow()
+        bound_by = len(self._existing)
+        if bound_by == self._bound_by and self._within_tier.issuperset(
+            host_infos
+        ):
+            # Further members on the same hosts do not change the part.
+            return {}
         whole = self._request(self._facts(host_infos))
         for request in with_fewer_expected(whole, self._expected):
             reasons = planner.beyond_tier(request)
             if len(reasons) < len(request.hosts):
                 break
+        if bound_by:
+            self._bound_by = bound_by
+            self._within_tier = {
+                host_info
+                for host_info in host_infos
+                if host_info.name not in reasons
+            }
         return {
             host_info: reasons[host_info.name]
             for host_info in host_infos

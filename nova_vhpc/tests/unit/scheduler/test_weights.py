@@ -368,6 +368,26 @@ class FollowPlanTest(world.WorldTestCase):
             set(map(self.switch_of, self.passing(spec))),
         )
 
+    def test_switch_of_two_racks_does_not_widen_the_tier(self):
+        """A rack's member, and then one under a switch of another rack.
+
+        Other weighers choose the hosts.
+        """
+        self.flags(weight_multiplier=0.0)
+        places = [('s1', 'r1'), ('s1', 'r2'), ('s2', 'r1')]
+        self.states = self.states[:3]
+        for state, (switch, rack) in zip(self.states, places, strict=True):
+            metadata = {'vhpc:switch': switch, 'vhpc:rack': rack}
+            state.aggregates = [
+                objects.Aggregate(metadata=metadata, hosts=[state.host])
+            ]
+        spec = self.request(members=3, vhpc_max_tier='rack')
+        names = [state.host for state in self.states]
+        self.assertEqual(names, self.passing(spec))
+        for number, allowed in ((0, names), (2, [names[0], names[2]])):
+            self.states[number].consume_from_request(spec)
+            self.assertEqual(allowed, self.passing(spec))
+
     def test_alternates_are_within_the_tier(self):
         spec = self.request(members=2, vhpc_max_tier='switch')
         ((host, _), _) = self.place(spec)
