@@ -25,6 +25,8 @@ from collections.abc import Mapping
 
 from nova_vhpc.control import controller, model
 from nova_vhpc.sim import (
+    agent_threads,
+    drawn_delays,
     host_spec,
     kernels,
     libvirt_writer,
@@ -42,9 +44,6 @@ XEN_PERIOD_US = 30_000
 
 IDLE_REPORTED = 3
 """``cpu.shares`` that the kernel reports of an idle group."""
-
-DECIDE_US = 2_000
-"""Time from reading the counters until the plan is carried out."""
 
 
 class Agent:
@@ -74,7 +73,6 @@ class Agent:
         chance = random.Random(seed)
         is_xen = isinstance(spec.kernel, kernels.XenCredit)
         self._period_us = XEN_PERIOD_US if is_xen else PERIOD_US
-        self._decide_us = 0 if is_xen else DECIDE_US
         self._sensor = sensor.Sensor(
             host, spec, numbers, self._period_us, clock_offset_us
         )
@@ -90,8 +88,19 @@ class Agent:
             self._writer = libvirt_writer.LibvirtWriter(
                 host, agenda, numbers, self._in_force, chance
             )
+        self._delays: agent_threads.AgentThreads | drawn_delays.DrawnDelays
+        if spec.agent is None:
+            self._delays = drawn_delays.DrawnDelays(
+                agenda, chance, 0 if is_xen else drawn_delays.DECIDE_US
+            )
+        else:
+            self._delays = agent_threads.AgentThreads(host, agenda, spec.agent)
         self._player = window_player.WindowPlayer(
-            agenda, self._set_shares, self._place, chance, clock_offset_us
+            agenda,
+            self._set_shares,
+            self._place,
+            self._delays,
+            clock_offset_us,
         )
         self.plan: model.Plan | None = None
         # Not in phase with the kernel's ticks, nor with the samples.
@@ -99,14 +108,17 @@ class Agent:
             agenda.now_us + chance.randrange(1, self._period_us), self._tick
         )
 
+    @property
+    def window_late_us(self) -> float:
+        """Mean lateness of windows; 0 while unknown."""
+        return self._player.late_us()
+
     def _tick(self) -> None:
         now_us = self._agenda.now_us
         plan = self._controller.decide(
             self._sensor.view(self._in_force, self._player.late_us())
         )
-        self._agenda.at(
-            now_us + self._decide_us, lambda: self._carry_out(plan)
-        )
+        self._delays.decide(lambda: self._carry_out(plan))
         self._agenda.at(now_us + self._period_us, self._tick)
 
     def _carry_out(self, plan: model.Plan) -> None:

@@ -309,6 +309,23 @@ class Host:
             )
         self._charge()
 
+    def request(self, number: int) -> None:
+        """Send a request to a VM or load that serves requests."""
+        self._run(engine.REQUEST, number)
+
+    def served(self, number: int) -> int:
+        """Return the number of requests served so far."""
+        return int(self._state.vms[number]['requests'])
+
+    def responses_us(self, vm: int) -> tuple[float, ...]:
+        """Return all response times since :meth:`reset_latencies`, sorted."""
+        histogram = self._state.responses[vm]
+        return tuple(
+            time_us
+            for bucket in np.flatnonzero(histogram).tolist()
+            for time_us in [_bucket_us(bucket)] * int(histogram[bucket])
+        )
+
     def advance(self, until_us: int) -> None:
         """Simulate until a time."""
         self._hosts.advance(until_us)
@@ -418,7 +435,10 @@ def _percentiles(histogram: Any) -> tuple[float, float, float]:
         for part in (0.5, 0.99)
     ]
     buckets.append(int(np.flatnonzero(histogram)[-1]))
-    p50, p99, most = (
-        0.1 * (2.0 ** ((bucket + 0.5) / 16.0) - 1.0) for bucket in buckets
-    )
+    p50, p99, most = (_bucket_us(bucket) for bucket in buckets)
     return p50, p99, most
+
+
+def _bucket_us(bucket: int) -> float:
+    """Return the middle of a bucket of a histogram."""
+    return float(0.1 * (2.0 ** ((bucket + 0.5) / 16.0) - 1.0))

@@ -87,12 +87,32 @@ class LoadSpec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class AgentThreads:
+    """What the agent's own threads take of the CPUs; all times are means.
+
+    :ivar weight: of each thread, in no group.
+    :ivar tick_us: CPU time of a control period.
+    :ivar border_us: CPU time of the player's thread at a window's border.
+    :ivar write_us: CPU time of one write, by another thread.
+    """
+
+    weight: int = 9_548
+    tick_us: float = 1_000.0
+    border_us: float = 150.0
+    write_us: float = 150.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HostSpec:
     """A host and what runs on it.
 
     :ivar name: name or seed by which the host can be made again.
     :ivar hz: frequency of Linux's tick.
     :ivar switch_us: time that a vCPU loses when it begins to run.
+    :ivar machine_weight: weight of a group that holds all VMs; None for no
+        such group.
+    :ivar agent: the agent's threads, which then compete for the CPUs; None
+        if the agent costs nothing and its delays are drawn.
     """
 
     name: str
@@ -103,6 +123,8 @@ class HostSpec:
     sockets: int = 1
     kernel: kernels.Kernel = kernels.LINUX
     switch_us: float = 3.0
+    machine_weight: int | None = None
+    agent: AgentThreads | None = None
 
     def topology(self) -> tuple[model.Cpu, ...]:
         """Return the CPUs as the agent sees them."""

@@ -264,6 +264,7 @@ class Hosts:
             record['arrival'] = max(
                 1, round(program.interval_us * _NS / (busy or count))
             )
+            record['arrival_spread'] = program.interval_spread
             self.run(engine.REQUEST, number)
         return number
 

@@ -46,6 +46,7 @@ class VmRecord:
     :ivar barrier_wait_us: mean wait of a vCPU at a barrier; None if it passed
         none.
     :ivar response_us: median response time; None if it served no request.
+    :ivar responses_us: response times of its requests.
     """
 
     received_us: Series
@@ -53,6 +54,7 @@ class VmRecord:
     latency_p99_us: float | None
     barrier_wait_us: float | None = None
     response_us: float | None = None
+    responses_us: tuple[float, ...] = ()
 
     @property
     def cpus(self) -> float:
@@ -85,10 +87,12 @@ class Record:
 
     :ivar vms: by name.
     :ivar windows_part: part of the samples in which gang windows were played.
+    :ivar window_late_us: mean lateness of windows at the end; 0 if unknown.
     """
 
     vms: Mapping[str, VmRecord]
     windows_part: float = 0.0
+    window_late_us: float = 0.0
 
 
 def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
@@ -103,6 +107,7 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         seed=seed,
         sockets=spec.sockets,
         switch_us=spec.switch_us,
+        machine_weight=spec.machine_weight,
     )
     return host, add_vms(host, spec)
 
@@ -189,5 +194,7 @@ def measure(
             if end.barriers > begin[name].barriers
             else None,
             end.response_us[0] if end.requests else None,
+            host.responses_us(number),
         )
-    return Record(vms, with_windows / count)
+    late_us = controlling.window_late_us if controlling is not None else 0.0
+    return Record(vms, with_windows / count, late_us)

@@ -88,16 +88,18 @@ class Sleep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Serve:
-    """Serves requests that come at random times; response times are counted.
+    """Serves requests; response times are counted.
 
     :ivar interval_us: mean time between two requests, per vCPU; they wait in
         one queue for whichever vCPU of the VM is free.
     :ivar service_us: mean CPU time of a request.
+    :ivar interval_spread: of the times between two requests, as ``spread``.
     """
 
     interval_us: float = 4_000.0
     service_us: float = 800.0
     spread: float = 2.0
+    interval_spread: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

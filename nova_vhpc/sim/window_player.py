@@ -12,33 +12,33 @@
 
 """Plays gang windows on a simulated host, as the agent's player does.
 
-What differs is the clock and the thread: borders are actions of the agenda,
-late by the time that a thread needs to wake up, and each weight takes the time
-of a write to a control group's file.
+What differs is the clock and the threads: when they come to run, and when a
+weight is written, is up to :class:`Delays`.
 """
 
 import functools
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from nova_vhpc.control import lateness, model
 from nova_vhpc.sim.agenda import Agenda
-
-WAKE_UP_US = (60, 150)
-"""Least and mean additional time until the player's thread runs."""
-
-STALL_PART = 0.005
-STALL_US = 4_000
-"""This part of the borders is late by up to a tick of the kernel."""
 
 Setting = tuple[int, tuple[int, ...]]
 """Weight of a VM, and the CPU of each vCPU; none for all that pins allow."""
 
 NOTHING: Setting = (0, ())
 
-WRITERS = 4
-WRITE_US = 100
-"""Threads that write at a time, and the duration of one write."""
+Action = Callable[[], None]
+
+
+class Delays(Protocol):
+    """Says when the work of the agent's threads is done."""
+
+    def at_border(self, border_us: int, then: Action) -> None:
+        """Wake the player's thread at a window's border."""
+
+    def write(self, writes: Sequence[Action], then: Action) -> None:
+        """Carry out all writes, then call this."""
 
 
 class WindowPlayer:
@@ -55,14 +55,14 @@ class WindowPlayer:
         agenda: Agenda,
         set_shares: Callable[[str, int], None],
         place: Callable[[str, tuple[int, ...]], None],
-        chance: random.Random,
+        delays: Delays,
         clock_offset_us: int = 0,
     ) -> None:
         self._agenda = agenda
         self._clock_offset_us = clock_offset_us
         self._set_shares = set_shares
         self._place = place
-        self._chance = chance
+        self._delays = delays
         self._schedule: model.WindowSchedule | None = None
         self._turn: int | None = None
         self._wanted: dict[str, Setting] = {}
@@ -95,29 +95,27 @@ class WindowPlayer:
         now_us = self._agenda.now_us
         index, left_us = schedule.turn_at(now_us + self._clock_offset_us)
         turn = schedule.turns[index]
-        last_write_us = self._submit(turn.shares, turn.cpus)
-        if self._turn is not None:
-            self._lateness.add(last_write_us - border_us)
+        # The first turn of a schedule may begin in the middle.
+        is_timed = self._turn is not None
         self._turn = index
-        next_us = now_us + left_us
-        self._agenda.at(
-            next_us + self._wake_up_us(),
-            lambda: self._begin_turn(schedule, next_us),
-        )
 
-    def _wake_up_us(self) -> float:
-        least_us, mean_us = WAKE_UP_US
-        late_us = least_us + self._chance.expovariate(1 / mean_us)
-        if self._chance.random() < STALL_PART:
-            late_us += self._chance.uniform(0, STALL_US)
-        return late_us
+        def note_late() -> None:
+            if is_timed:
+                self._lateness.add(self._agenda.now_us - border_us)
+
+        self._submit(turn.shares, turn.cpus, note_late)
+        next_us = now_us + left_us
+        self._delays.at_border(
+            next_us, lambda: self._begin_turn(schedule, next_us)
+        )
 
     def _submit(
         self,
         shares: Mapping[str, int],
         cpus: Mapping[str, tuple[int, ...]],
-    ) -> float:
-        """Write weights and CPUs; return when the last of them is in force."""
+        then: Action = lambda: None,
+    ) -> None:
+        """Write weights and CPUs, then call this."""
         wanted = {
             name: (value, cpus.get(name, self._wanted.get(name, NOTHING)[1]))
             for name, value in shares.items()
@@ -128,21 +126,19 @@ class WindowPlayer:
             for name, value in wanted.items()
             if self._written.get(name) != value
         ]
-        at_us = float(self._agenda.now_us)
-        for first in range(0, len(changed), WRITERS):
-            at_us += WRITE_US
-            batch = {
-                name: wanted[name] for name in changed[first : first + WRITERS]
-            }
-            self._agenda.at(at_us, functools.partial(self._write, batch))
-        return at_us
+        self._delays.write(
+            [
+                functools.partial(self._write, name, wanted[name])
+                for name in changed
+            ],
+            then,
+        )
 
-    def _write(self, batch: Mapping[str, Setting]) -> None:
-        for name, value in batch.items():
-            # A newer value may have been set meanwhile.
-            newest = self._wanted.get(name, value)
-            if self._written.get(name) != newest:
-                self._set_shares(name, newest[0])
-                if self._written.get(name, NOTHING)[1] != newest[1]:
-                    self._place(name, newest[1])
-                self._written[name] = newest
+    def _write(self, name: str, value: Setting) -> None:
+        # A newer value may have been set meanwhile.
+        newest = self._wanted.get(name, value)
+        if self._written.get(name) != newest:
+            self._set_shares(name, newest[0])
+            if self._written.get(name, NOTHING)[1] != newest[1]:
+                self._place(name, newest[1])
+            self._written[name] = newest

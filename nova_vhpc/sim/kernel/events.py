@@ -131,7 +131,7 @@ def request(s, v):
         timers.arm(
             s,
             timers.request_timer(s, v),
-            k.now + chance.exponential(s, vm.arrival),
+            k.now + chance.around(s, vm.arrival, vm.arrival_spread),
         )
     for t in range(vm.begin, vm.end):
         thread = s.threads[t]

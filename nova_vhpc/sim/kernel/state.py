@@ -227,6 +227,7 @@ VM = np.dtype(
         ('begin', _i),
         ('end', _i),
         ('arrival', _i),
+        ('arrival_spread', _f),
         ('queued', _i),
         ('first', _i),
         ('io_events', _i),

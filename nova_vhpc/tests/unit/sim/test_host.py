@@ -46,6 +46,18 @@ class HostTest(unittest.TestCase):
         self.assertGreater(total, 7.8)
         self.assertLessEqual(total, 8.0001)
 
+    def test_requests_at_even_intervals_are_all_served(self):
+        simulated = host.Host(1, seed=1)
+        vm = simulated.add_vm(
+            programs.Serve(20_000, 500, spread=0.2, interval_spread=0.0), 1
+        )
+        simulated.advance(10_001_000)
+        self.assertEqual(501, simulated.served(vm))
+        times_us = simulated.responses_us(vm)
+        self.assertEqual(501, len(times_us))
+        self.assertEqual(sorted(times_us), list(times_us))
+        self.assertAlmostEqual(500, sum(times_us) / 501, delta=20)
+
     def test_same_seed_gives_same_counters(self):
         self.assertEqual(_mixed(3)[1], _mixed(3)[1])
 

@@ -15,7 +15,7 @@
 import random
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import window_player
+from nova_vhpc.sim import drawn_delays, window_player
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.sim import clock
 
@@ -45,7 +45,10 @@ class TestWindowPlayer(base.TestCase):
         self.writes = []
         self.places = []
         self.player = window_player.WindowPlayer(
-            self.agenda, self.set_shares, self.place, random.Random(1)
+            self.agenda,
+            self.set_shares,
+            self.place,
+            drawn_delays.DrawnDelays(self.agenda, random.Random(1)),
         )
 
     def set_shares(self, name, shares):
