@@ -67,7 +67,8 @@ Newest version of the ``vhpc.peers`` messages to send, such as ``1.0``.
 
 During a rolling upgrade, set it on the upgraded hosts to the version that the
 oldest agent understands; unset it when all agents are upgraded. Version 1.0
-has phases, 1.1 slices as well.
+has phases, 1.1 slices as well, 1.2 the slots of clusters. Without 1.2 each
+host rotates its gang windows by itself, as older agents do.
 """,
     ),
     cfg.Opt(

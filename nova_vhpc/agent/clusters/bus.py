@@ -26,16 +26,17 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.agent.clusters import protocol, slot_message
 from nova_vhpc.agent.rpc import server
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.control.model import ClusterPlan, Phase
+from nova_vhpc.control.slots import messages
 
 LOG = logging.getLogger(__name__)
 
 NAMESPACE = 'vhpc.peers'
-VERSION = '1.1'
-"""1.0: phase. 1.1: phase with min_slice_us."""
+VERSION = '1.2'
+"""1.0: phase. 1.1: phase with min_slice_us. 1.2: slots."""
 
 _TOPIC_PREFIX = 'vhpc.peers.'
 _MAX_CLUSTER_BYTES = 100
@@ -67,8 +68,13 @@ class _Endpoint:
 
     target = messaging.Target(namespace=NAMESPACE, version=VERSION)
 
-    def __init__(self, on_message: Callable[[protocol.Message], None]) -> None:
+    def __init__(
+        self,
+        on_message: Callable[[protocol.Message], None],
+        on_slots: Callable[[messages.Message], None] = lambda _: None,
+    ) -> None:
         self._on_message = on_message
+        self._on_slots = on_slots
         self._logged = False
 
     def phase(self, context: Any, **fields: Any) -> None:
@@ -79,15 +85,27 @@ class _Endpoint:
         try:
             message = decode(fields)
         except (KeyError, TypeError, ValueError) as error:
-            if not self._logged:
-                LOG.warning(
-                    'Ignoring an invalid message of another agent; further '
-                    'ones are ignored silently: %r',
-                    error,
-                )
-            self._logged = True
+            self._ignore(error)
             return
         self._on_message(message)
+
+    def slots(self, context: Any, **fields: Any) -> None:
+        """Take one host's report on the slots of a cluster."""
+        try:
+            message = slot_message.decode(fields)
+        except (KeyError, TypeError, ValueError) as error:
+            self._ignore(error)
+            return
+        self._on_slots(message)
+
+    def _ignore(self, error: Exception) -> None:
+        if not self._logged:
+            LOG.warning(
+                'Ignoring an invalid message of another agent; further '
+                'ones are ignored silently: %r',
+                error,
+            )
+        self._logged = True
 
 
 def encode(message: protocol.Message) -> dict[str, Any]:
@@ -143,6 +161,7 @@ class PeerBus:
     :param host: name of this host, unique on the bus.
     :param on_message: called with each message received, in a thread of
         oslo.messaging.
+    :param on_slots: called in the same way with messages about slots.
     :param version_cap: newest version that all agents on the bus understand;
         None for no limit.
     :ivar detail: why messages of other hosts are not received, as far as is
@@ -155,10 +174,11 @@ class PeerBus:
         host: str,
         on_message: Callable[[protocol.Message], None],
         version_cap: str | None = None,
+        on_slots: Callable[[messages.Message], None] = lambda _: None,
     ) -> None:
         self._transport = transport
         self._host = host
-        self._endpoint = _Endpoint(on_message)
+        self._endpoint = _Endpoint(on_message, on_slots)
         self._client = messaging.get_rpc_client(
             transport,
             messaging.Target(namespace=NAMESPACE, version='1.0'),
@@ -212,9 +232,27 @@ class PeerBus:
                 version = '1.1'
             else:
                 del fields['min_slice_us']
+        self._cast(client, version, 'phase', fields)
+
+    @property
+    def can_send_slots(self) -> bool:
+        """Whether all agents understand messages about slots."""
+        return bool(self._client.can_send_version('1.2'))
+
+    def send_slots(self, message: messages.Message) -> None:
+        """Give a message about slots to the broker.
+
+        :raises BusError: the broker did not accept it.
+        """
+        client = self._client.prepare(topic=topic(message.cluster))
+        self._cast(client, '1.2', 'slots', slot_message.encode(message))
+
+    def _cast(
+        self, client: Any, version: str, method: str, fields: dict[str, Any]
+    ) -> None:
         try:
             client.prepare(fanout=True, version=version).cast(
-                {}, 'phase', **fields
+                {}, method, **fields
             )
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.

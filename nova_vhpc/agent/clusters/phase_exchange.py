@@ -28,7 +28,13 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent import periodic
-from nova_vhpc.agent.clusters import bus, bus_health, cluster_limit, protocol
+from nova_vhpc.agent.clusters import (
+    bus,
+    bus_health,
+    cluster_limit,
+    protocol,
+    slot_exchange,
+)
 from nova_vhpc.agent.rpc import control as control_rpc
 from nova_vhpc.agent.rpc.transport import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
@@ -50,6 +56,7 @@ class PhaseExchange:
     :param control: handler of control calls.
     :param silent: receive only, as in a dry run, because statements move
         servers on other hosts.
+    :ivar slots: the agreement on slots, over the same bus.
     """
 
     def __init__(
@@ -70,6 +77,9 @@ class PhaseExchange:
         )
         self._boot = time.time_ns() // 1000
         self._protocol = protocol.Protocol(host, self._boot, self._timers)
+        self.slots = slot_exchange.SlotExchange(
+            host, self._boot, silent=silent
+        )
         self._lock = threading.Lock()
         self._states: dict[str, protocol.State] = {}
         self._decisions: Mapping[str, ClusterPlan] | None = None
@@ -109,7 +119,11 @@ class PhaseExchange:
             return
         self._health.start()
         self._bus = bus.PeerBus(
-            transport, self._host, self._receive, self._options.version_cap
+            transport,
+            self._host,
+            self._receive,
+            self._options.version_cap,
+            self.slots.receive,
         )
         self._bus.start()
         self._control_server = control_rpc.ControlServer(
@@ -126,6 +140,7 @@ class PhaseExchange:
         )
         self._watch_thread.start()
         self._thread.start()
+        self.slots.start(self._bus)
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Withdraw this host's statements if the broker answers, and stop.
@@ -134,7 +149,8 @@ class PhaseExchange:
         """
         if not self._thread.started:
             return
-        self._thread.stop(timeout_s)
+        self.slots.stop(timeout_s / 2)
+        self._thread.stop(timeout_s / 2)
         self._watch_thread.stop(0.0)
         if self._control_server is not None:
             self._control_server.stop()
@@ -184,6 +200,7 @@ class PhaseExchange:
                 cluster: self._cluster_status(state, now_us)
                 for cluster, state in sorted(states.items())
             },
+            'slots': self.slots.status(),
         }
 
     def _detail(self, now_us: int) -> str:

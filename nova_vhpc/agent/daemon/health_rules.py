@@ -313,6 +313,18 @@ def _bus(document: health.Document) -> health.PartHealth:
     )
 
 
+def _slots(document: health.Document) -> health.PartHealth:
+    slots = (document.get('peers') or {}).get('slots') or {}
+    if slots.get('detail'):
+        return health.PartHealth(
+            health.State.DEGRADED,
+            f'gang windows follow a local rotation: {slots["detail"]}',
+            'synchronise the clocks of all hosts, by chrony or NTP; unset '
+            '[vhpc_peers]version_cap when all agents are upgraded',
+        )
+    return health.OFF if slots.get('state', 'off') == 'off' else health.OK
+
+
 def _binding(document: health.Document) -> health.PartHealth:
     binding = document.get('binding')
     if binding is None:
@@ -352,6 +364,7 @@ _PARTS: Mapping[str, Callable[[health.Document], health.PartHealth]] = {
     'groups': _groups,
     'publishing': _publishing,
     'bus': _bus,
+    'slots': _slots,
     'binding': _binding,
     'metrics': _metrics,
 }

@@ -205,6 +205,25 @@ def _peers(peers: dict[str, Any]) -> Iterator[core.Metric]:
     if on and peers['echo_us'] is not None:
         gauge.add_metric([], peers['echo_us'])
     yield gauge
+    slots = peers.get('slots') or {}
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'slots_agreed',
+        'Virtual clusters of this host with slots that its hosts agreed on.',
+    )
+    if slots.get('state', 'off') != 'off':
+        gauge.add_metric(
+            [],
+            sum(one['slot'] is not None for one in slots['clusters'].values()),
+        )
+    yield gauge
+    gauge = core.GaugeMetricFamily(
+        PREFIX + 'clock_offset_microseconds',
+        "By how much this host's clock is ahead of those of its clusters' "
+        'other hosts.',
+    )
+    if slots.get('clock_offset_us') is not None:
+        gauge.add_metric([], slots['clock_offset_us'])
+    yield gauge
     for key, name, text in PEER_COUNTERS:
         counter = core.CounterMetricFamily(PREFIX + name, text)
         if on:

@@ -144,6 +144,7 @@ class Service:
             self.guest_manager.unmanaged.views,
             self.window_player.late_us,
             self.host_cpus.off,
+            self.phase_exchange.slots.table,
         )
         self.server = status_socket.StatusServer(
             status_socket.socket_path(options.run_path),
@@ -372,6 +373,9 @@ class Service:
             paused = self.guest_manager.paused
             self.window_player.play(None if paused else result.plan.windows)
         self.phase_exchange.publish(result.plan.clusters)
+        self.phase_exchange.slots.publish(
+            result.plan.gangs, result.plan.clusters, len(result.view.cpus)
+        )
         self.guest_manager.restore_before_migration(self.groups.migrating)
         self.guest_manager.executor.watch()
 

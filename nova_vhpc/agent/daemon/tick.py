@@ -83,6 +83,7 @@ class TickLoop:
     :param window_late_us: returns by how much gang windows begin late, in
         microseconds.
     :param offline_cpus: returns the host's CPUs that are switched off.
+    :param slots: returns the slots that hosts agreed on, by cluster.
     :ivar ticks: number of ticks so far.
     :ivar overruns: number of control periods that were missed.
     :ivar failures: number of ticks that raised an exception.
@@ -105,6 +106,7 @@ class TickLoop:
         ] = lambda now_us: (),
         window_late_us: Callable[[], float] = lambda: 0.0,
         offline_cpus: Callable[[], frozenset[int]] = frozenset,
+        slots: Callable[[], Mapping[str, model.ClusterSlot]] = dict,
     ) -> None:
         self.period_us = period_us
         self.cpus = cpus
@@ -118,6 +120,7 @@ class TickLoop:
         self._outside_load = outside_load.OutsideLoad()
         self._window_late_us = window_late_us
         self._offline_cpus = offline_cpus
+        self._slots = slots
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
@@ -249,6 +252,7 @@ class TickLoop:
             self._outside_load.advance(
                 now_us, {cpu.id for cpu in cpus}, (*vms, *others)
             ),
+            self._slots(),
         )
 
     def _vm_view(

@@ -227,7 +227,8 @@ class GangPolicy:
             if self.feedback.playing:
                 self.feedback.watch_again()
             return base.SliceDecision(
-                vms=without | dict.fromkeys(members, reason)
+                vms=without | dict.fromkeys(members, reason),
+                gangs=self._gang_demands(),
             )
         slots: tuple[matrix.Slot, ...] = ()
         placements: tuple[placement.Placement, ...] = ()
@@ -244,7 +245,9 @@ class GangPolicy:
             }
         if not slots or not members:
             return base.SliceDecision(
-                vms=without, cpu_shares=self.feedback.shares()
+                vms=without,
+                cpu_shares=self.feedback.shares(),
+                gangs=self._gang_demands(),
             )
         if cpu_bound:
             window_shares = weights.dominant(
@@ -272,6 +275,14 @@ class GangPolicy:
             vms=without | dict.fromkeys(members, playing),
             windows=windows,
             cpu_shares=self.feedback.shares(),
+            gangs=self._gang_demands(),
+        )
+
+    def _gang_demands(self) -> tuple[model.GangDemand, ...]:
+        """Return what this host asks for when hosts agree on slots."""
+        return tuple(
+            model.GangDemand(one.key, one.width, one.part)
+            for one in self._demands
         )
 
     def _candidates(

@@ -22,7 +22,7 @@ from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import phase_exchange
 from nova_vhpc.conf import peers as peers_opts
-from nova_vhpc.control.model import ClusterPlan, Phase
+from nova_vhpc.control.model import ClusterPlan, GangDemand, Phase
 
 IO = ClusterPlan(Phase.IO)
 QUIET = ClusterPlan(Phase.COMPUTING)
@@ -87,6 +87,7 @@ class Agent:
             make_conf(url, **options), host, self.control, silent=silent
         )
         self.statements: dict[str, ClusterPlan] = {}
+        self.gangs: tuple[GangDemand, ...] = ()
         self.slowest_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
@@ -122,4 +123,5 @@ class Agent:
             begin = time.monotonic()
             self.phase_exchange.publish(self.statements)
             self.phase_exchange.views()
+            self.phase_exchange.slots.publish(self.gangs, self.statements, 8)
             self.slowest_s = max(self.slowest_s, time.monotonic() - begin)

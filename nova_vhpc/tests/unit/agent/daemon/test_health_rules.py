@@ -54,7 +54,10 @@ def document(
         'windows': {'playing': False, 'turns': [], 'failing': []},
         'groups': {'state': 'fresh', 'age_s': 1.0, 'file_problem': ''},
         'publishing': {'state': 'published', 'problems': []},
-        'peers': {'state': 'up'},
+        'peers': {
+            'state': 'up',
+            'slots': {'state': 'agreeing', 'detail': ''},
+        },
         'binding': {'problems': {}},
         'metrics': {'state': 'up', 'detail': ''},
     }
@@ -287,6 +290,15 @@ class HealthRulesTest(base.BaseTestCase):
             ({'state': 'up', 'detail': 'another agent'}, 'degraded'),
         ):
             self.assert_part('bus', state, document(peers=peers))
+
+    def test_host_that_follows_no_slots_is_not_healthy(self) -> None:
+        for slots, state in (
+            ({'state': 'off', 'detail': ''}, 'off'),
+            ({'state': 'agreeing', 'detail': ''}, 'ok'),
+            ({'state': 'local', 'detail': 'clock is 40 ms ahead'}, 'degraded'),
+            ({'state': 'off', 'detail': 'version_cap'}, 'degraded'),
+        ):
+            self.assert_part('slots', state, document(peers={'slots': slots}))
 
     def test_notifications_that_do_not_arrive_are_not_healthy(self) -> None:
         self.assert_part(

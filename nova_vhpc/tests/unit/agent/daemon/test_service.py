@@ -59,8 +59,9 @@ class PauseTest(ServiceCase):
 
     def tick(self) -> None:
         """Act as at the end of a tick that plans windows."""
-        plan = types.SimpleNamespace(windows=WINDOWS, clusters=())
-        self.made._act(types.SimpleNamespace(plan=plan))
+        plan = types.SimpleNamespace(windows=WINDOWS, clusters=(), gangs=())
+        view = types.SimpleNamespace(cpus=())
+        self.made._act(types.SimpleNamespace(plan=plan, view=view))
 
     def playing(self) -> bool:
         return self.made.window_player.status().playing

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Agents agree on slots over a RabbitMQ that dies meanwhile."""
+
+from typing import Any
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.control.model import GangDemand
+from nova_vhpc.control.slots import frame
+from nova_vhpc.tests.functional import rabbitmq
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+
+
+class SlotsTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+
+    def start(self, host: str, clusters: str) -> agents.Agent:
+        agent = agents.Agent(self.broker.url, host, lease=3.0)
+        self.addCleanup(agent.stop)
+        self.demand(agent, clusters)
+        return agent.start(**dict.fromkeys(clusters, agents.QUIET))
+
+    def demand(self, agent: agents.Agent, clusters: str) -> None:
+        agent.gangs = tuple(GangDemand(key, 8, 0.25) for key in clusters)
+        agent.statements = dict.fromkeys(clusters, agents.QUIET)
+
+    def slots(self, agent: agents.Agent) -> dict[str, Any]:
+        slots: dict[str, Any] = agent.phase_exchange.status()['slots']
+        return slots
+
+    def agree(self, *hosts: agents.Agent) -> bool:
+        """Return whether the hosts have the same slots, all disjoint."""
+        places: dict[str, set[object]] = {}
+        for host in hosts:
+            table = host.phase_exchange.slots.table()
+            if table.keys() != host.statements.keys():
+                return False
+            used = 0
+            for key, slot in table.items():
+                places.setdefault(key, set()).add(slot)
+                mask = frame.mask(slot.first, slot.every)
+                if used & mask:
+                    return False
+                used |= mask
+        return all(len(found) == 1 for found in places.values())
+
+    def test_hosts_agree_and_a_dead_broker_changes_nothing(self) -> None:
+        a, b = self.start('a', 'pq'), self.start('b', 'qr')
+        self.assertTrue(agents.wait_for(lambda: self.agree(a, b)))
+        both = {**a.phase_exchange.slots.table()}
+        cluster = self.slots(b)['clusters']['q']
+        self.assertEqual({'a': 'slots'}, cluster['hosts'])
+        self.broker.kill()
+        self.assertTrue(
+            agents.wait_for(
+                lambda: a.phase_exchange.status()['state'] == 'down', 60
+            )
+        )
+        self.assertEqual(both, {**a.phase_exchange.slots.table()})
+        self.broker.start()
+        self.demand(a, 'prs')
+        self.assertTrue(agents.wait_for(lambda: self.agree(a, b), 120))
+        self.assertTrue(
+            agents.wait_for(
+                lambda: self.slots(a)['clock_offset_us'] is not None, 60
+            )
+        )
+        # One machine has one clock.
+        self.assertLess(abs(self.slots(a)['clock_offset_us']), 10_000)
+        self.assertEqual('agreeing', self.slots(a)['state'])

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The agreement on slots over oslo.messaging's in-memory driver."""
+
+from typing import Any
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.clusters import slot_exchange
+from nova_vhpc.control.model import GangDemand
+from nova_vhpc.control.slots import clock_offset, frame, protocol
+from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+
+
+class SlotExchangeTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for module, name, value in (
+            (protocol, 'RENEW_US', 300_000),
+            (protocol, 'SPACING_US', 100_000),
+            (protocol, 'JOIN_US', 400_000),
+            # The driver looks for messages every 50 ms only.
+            (clock_offset, 'LIMIT_US', 40_000),
+            (clock_offset, 'RETURN_US', 20_000),
+        ):
+            self.useFixture(fixtures.MockPatchObject(module, name, value))
+
+    def start(
+        self, host: str, clusters: str, *, silent: bool = False, **options: Any
+    ) -> agents.Agent:
+        agent = agents.Agent(
+            'fake://', host, silent=silent, lease=1.0, **options
+        )
+        self.addCleanup(agent.stop)
+        agent.gangs = tuple(GangDemand(key, 8, 0.25) for key in clusters)
+        return agent.start(**dict.fromkeys(clusters, agents.QUIET))
+
+    def slots(self, agent: agents.Agent) -> dict[str, Any]:
+        slots: dict[str, Any] = agent.phase_exchange.status()['slots']
+        return slots
+
+    def test_hosts_with_different_clusters_agree(self) -> None:
+        hosts = [
+            self.start('a', 'pq'),
+            self.start('b', 'qr'),
+            self.start('c', 'rp'),
+        ]
+
+        def agree() -> bool:
+            tables = [host.phase_exchange.slots.table() for host in hosts]
+            a, b, c = tables
+            return (
+                a.keys() == {*'pq'}
+                and b.keys() == {*'qr'}
+                and c.keys() == {*'rp'}
+                and (a['p'], a['q'], b['r']) == (c['p'], b['q'], c['r'])
+                and all(
+                    sum(
+                        frame.mask(slot.first, slot.every).bit_count()
+                        for slot in table.values()
+                    )
+                    == sum(
+                        frame.mask(slot.first, slot.every)
+                        for slot in table.values()
+                    ).bit_count()
+                    for table in tables
+                )
+            )
+
+        self.assertTrue(agents.wait_for(agree))
+        status = self.slots(hosts[1])
+        self.assertEqual('agreeing', status['state'])
+        self.assertEqual({'a': 'slots'}, status['clusters']['q']['hosts'])
+        self.assertTrue(status['clusters']['r']['leads'])
+
+    def test_host_with_a_wrong_clock_follows_a_local_rotation(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger(slot_exchange.__name__))
+        self.start('a', 'p')
+        self.start('b', 'p')
+        wrong = self.start('c', 'p')
+        exchange = wrong.phase_exchange.slots
+        self.assertTrue(agents.wait_for(lambda: 'p' in exchange.table()))
+        heard = exchange._clock.heard
+
+        def heard_late(host: str, sent: int, at: int, *rest: Any) -> None:
+            heard(host, sent, at + 300_000, *rest)
+
+        with mock.patch.object(exchange._clock, 'heard', heard_late):
+            # The quickest message before the clock was wrong is forgotten.
+            exchange._clock._lags.clear()
+            self.assertTrue(
+                agents.wait_for(lambda: self.slots(wrong)['state'] == 'local')
+            )
+        self.assertIn('ms ahead', self.slots(wrong)['detail'])
+        self.assertIn('follow a local rotation', log.output)
+        self.assertTrue(agents.wait_for(lambda: not exchange.table()))
+
+    def test_version_cap_of_older_agents_turns_slots_off(self) -> None:
+        agent = self.start('a', 'p', version_cap='1.1')
+        self.assertEqual('off', self.slots(agent)['state'])
+        self.assertIn('version_cap', self.slots(agent)['detail'])
+        self.assertEqual({}, agent.phase_exchange.slots.table())
+
+    def test_silent_agent_agrees_on_nothing(self) -> None:
+        agent = self.start('a', 'p', silent=True)
+        self.assertEqual('off', self.slots(agent)['state'])
+        self.assertEqual('', self.slots(agent)['detail'])
+        self.assertEqual(0, self.slots(agent)['sent'])
+
+    def test_agent_that_ends_is_forgotten_by_the_others(self) -> None:
+        first, second = self.start('a', 'p'), self.start('b', 'p')
+
+        def hosts() -> dict[str, str]:
+            clusters = self.slots(second)['clusters']
+            found: dict[str, str] = clusters.get('p', {}).get('hosts', {})
+            return found
+
+        self.assertTrue(agents.wait_for(lambda: hosts() == {'a': 'slots'}))
+        first.stop()
+        self.assertTrue(agents.wait_for(lambda: hosts() == {}, 3))
