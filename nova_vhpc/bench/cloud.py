@@ -43,6 +43,7 @@ POLICIES = (
     'vslicer',
     'atc-30ms',
     'atc-6ms',
+    'cs',
     'ours',
     'bound',
 )
@@ -58,6 +59,12 @@ _PLUGINS = {
 
 SHORT_SLICE_US = 6_000
 """ATC paper, section IV.C: slice of VMs that are not parallel, "ATC(6ms)"."""
+
+KERNELS = {
+    'linux': frozenset(POLICIES) - {'cs'},
+    'xen': frozenset(POLICIES) - {'balance', 'ours'},
+}
+"""Policies of each kernel."""
 
 GROUP_POLICIES = (
     'soft-affinity',
@@ -96,6 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=('stock', 'ours', 'bound'),
         metavar='NAME,...',
         help=f'of {", ".join(POLICIES)} (default: stock,ours,bound)',
+    )
+    parser.add_argument(
+        '--kernel',
+        choices=[*KERNELS],
+        default='linux',
+        help="the hosts' CPU scheduler: Linux's, or Xen's credit scheduler, "
+        'on which slices can be set and VMs co-scheduled (default: linux)',
     )
     cli_types.add_integer(
         parser, '--seeds', 3, 'number of clouds that are drawn of each'
@@ -176,6 +190,7 @@ class _Cloud:
 
     name: str
     scenario: str
+    kernel: str
     seed: int
     hosts: int
     group_policy: str | None
@@ -195,7 +210,7 @@ class _Cloud:
         return comparison.compare(
             self._spec(),
             self.seed,
-            [_policy(name, self.ours) for name in self.policies],
+            [_policy(name, self.ours, self.kernel) for name in self.policies],
             running.Conditions(
                 self.seconds,
                 self.warm_up_s,
@@ -205,6 +220,19 @@ class _Cloud:
         )
 
     def _spec(self) -> 'spec.CloudSpec':
+        from nova_vhpc.sim import kernels, xen_trials
+
+        cloud = self._linux_spec()
+        if self.kernel == 'linux':
+            return cloud
+        return dataclasses.replace(
+            cloud,
+            kernel=kernels.XenCredit(),
+            switch_us=xen_trials.SWITCH_US,
+            loads=(xen_trials.DOM0,),
+        )
+
+    def _linux_spec(self) -> 'spec.CloudSpec':
         from nova_vhpc.sim.cloud import scenarios
 
         if self.scenario == 'atc-a':
@@ -220,14 +248,21 @@ class _Cloud:
         )
 
 
-def _policy(name: str, ours: plugins.PluginNames) -> 'running.Policy':
+def _policy(
+    name: str, ours: plugins.PluginNames, kernel: str
+) -> 'running.Policy':
     """Return a policy of :data:`POLICIES`."""
+    from nova_vhpc.sim import coscheduler
     from nova_vhpc.sim.cloud import running
 
     if name in ('stock', 'bound'):
         return running.Policy(name)
     if name == 'ours':
-        return running.Policy(name, lambda: controller_bench.make(ours))
+        return running.Policy(
+            name, lambda: controller_bench.make(ours), slots=True
+        )
+    if name == 'cs':
+        return running.Policy(name, coscheduling=coscheduler.Settings())
     slices, pinning = _PLUGINS[name]
     names = dataclasses.replace(
         ours, slice_policy=slices, pinning_policy=pinning
@@ -241,7 +276,7 @@ def _policy(name: str, ours: plugins.PluginNames) -> 'running.Policy':
     return running.Policy(
         name,
         make,
-        quota=slices != 'none',
+        quota=slices != 'none' and kernel == 'linux',
         all_opt_in=slices != 'none',
         time_slice_us=SHORT_SLICE_US if name == 'atc-6ms' else None,
     )
@@ -250,7 +285,8 @@ def _policy(name: str, ours: plugins.PluginNames) -> 'running.Policy':
 def run(args: argparse.Namespace) -> int:
     """Run, print, and write the JSON file.
 
-    :returns: 0; 1 without the libraries that the simulator needs.
+    :returns: 0; 1 without the libraries that the simulator needs; 2 if the
+        kernel has no such policy.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -263,6 +299,14 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
+    for policy in args.policies:
+        if policy not in KERNELS[args.kernel]:
+            print(
+                f"nova-vhpc-bench cloud: there is no policy '{policy}' with "
+                f'--kernel {args.kernel}',
+                file=sys.stderr,
+            )
+            return 2
     clouds = list(_clouds(args))
     seeds: dict[str, list[comparison.SeedFigures]] = defaultdict(list)
     document: dict[str, Any] = {}
@@ -283,6 +327,7 @@ def run(args: argparse.Namespace) -> int:
         {
             'scenarios': document,
             'seed': args.seed,
+            'kernel': args.kernel,
             'hosts': args.hosts,
             'group_policy': args.group_policy,
             'skew_ms': args.skew_ms,
@@ -307,6 +352,7 @@ def _clouds(args: argparse.Namespace) -> Iterator[_Cloud]:
                 yield _Cloud(
                     f'{scenario}-{hosts}' if scenario == 'atc-a' else scenario,
                     scenario,
+                    args.kernel,
                     seed,
                     hosts,
                     None if args.group_policy == 'none' else args.group_policy,

@@ -31,6 +31,7 @@ from nova_vhpc.sim import (
     kernels,
     libvirt_writer,
     sensor,
+    slot_bus,
     window_player,
     xen_writer,
 )
@@ -53,6 +54,8 @@ class Agent:
     :param numbers: the simulated host's number of each VM, by name.
     :param seed: for the latencies.
     :param clock_offset_us: by which the host's wall clock is fast.
+    :param slots: agrees with other hosts on cluster slots; None for a local
+        rotation.
     :ivar plan: the last plan; None before the first.
     """
 
@@ -65,11 +68,13 @@ class Agent:
         decider: controller.Controller,
         seed: int,
         clock_offset_us: int = 0,
+        slots: slot_bus.SlotAgent | None = None,
     ) -> None:
         self._host = host
         self._agenda = agenda
         self._numbers = numbers
         self._controller = decider
+        self._slots = slots
         chance = random.Random(seed)
         is_xen = isinstance(spec.kernel, kernels.XenCredit)
         self._period_us = XEN_PERIOD_US if is_xen else PERIOD_US
@@ -115,9 +120,12 @@ class Agent:
 
     def _tick(self) -> None:
         now_us = self._agenda.now_us
-        plan = self._controller.decide(
-            self._sensor.view(self._in_force, self._player.late_us())
-        )
+        view = self._sensor.view(self._in_force, self._player.late_us())
+        if self._slots is not None:
+            view = dataclasses.replace(view, slots=self._slots.table())
+        plan = self._controller.decide(view)
+        if self._slots is not None:
+            self._slots.publish(plan.gangs, len(view.cpus))
         self._delays.decide(lambda: self._carry_out(plan))
         self._agenda.at(now_us + self._period_us, self._tick)
 

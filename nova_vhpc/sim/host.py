@@ -335,10 +335,15 @@ class Host:
         this = self._hosts.vms[vm]
         threads = self._state.threads[this.threads.start : this.threads.stop]
         record = self._state.vms[vm]
-        passed, waited_us = 0, 0.0
+        passed, waited_us, received_and_sent = 0, 0.0, 0
         if isinstance(this.program, programs.Barrier):
             barrier = self._state.barriers[int(record['barrier'])]
             passed = self._passed(barrier)
+            received_and_sent = (
+                2
+                * passed
+                * self._hosts.messages_by_barrier[int(record['barrier'])]
+            )
             progress = passed * this.program.work_us
             members = max(1, int(barrier['members']))
             waited_us = float(barrier['waited']) / _NS / members
@@ -354,7 +359,7 @@ class Host:
             wait_us=tuple((threads['wait'] / _NS).tolist()),
             runs=tuple(threads['runs'].tolist()),
             progress_us=progress,
-            io_events=int(record['io_events']),
+            io_events=int(record['io_events']) + received_and_sent,
             wake_ups=int(self._state.wakeups[vm].sum()),
             latency_p50_us=p50_us,
             latency_p99_us=p99_us,

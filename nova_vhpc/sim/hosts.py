@@ -118,6 +118,7 @@ class Hosts:
     :param max_threads: likewise.
     :ivar kernel: their CPU scheduler.
     :ivar vms: VMs of all hosts, by number.
+    :ivar messages_by_barrier: messages that each host sends in a round.
     """
 
     def __init__(
@@ -150,6 +151,7 @@ class Hosts:
         )
         self._network = network
         self._barriers: dict[str, int] = {}
+        self.messages_by_barrier: dict[int, int] = {}
         k: Any = self.state.k[0]
         k['cpus'] = count * cpus
         k['per_host'] = cpus
@@ -317,6 +319,7 @@ class Hosts:
         pattern, hosts = vm.program.pattern, self.hosts_of(number)
         flight = round(self._network.flight_us(pattern, hosts) * _NS)
         loss = self._network.resend_part(pattern, hosts)
+        self.messages_by_barrier[number] = messages(pattern, hosts)
         barrier['flight'] = flight
         barrier['loss'] = loss
         barrier['round_ns'] = (

@@ -17,15 +17,25 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import agent, host_spec, measurement
+from nova_vhpc.sim import (
+    agent,
+    coscheduler,
+    host_spec,
+    measurement,
+    slot_bus,
+)
 from nova_vhpc.sim.agenda import Agenda
 from nova_vhpc.sim.cloud.spec import CloudSpec, Placement
 from nova_vhpc.sim.host import Counters, Host
 from nova_vhpc.sim.hosts import DEFAULT_NETWORK, Hosts, Network
 
-_ROOM_VMS = 2
-_ROOM_THREADS = 16
+_ROOM_VMS = 3
+_ROOM_THREADS = 24
 """Arrays have room for some more than a host has on the mean."""
+
+
+START_US = 1_000_000
+"""Within about half of that time the VMs of all hosts start."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +43,7 @@ class Conditions:
     """Under what a cloud is measured.
 
     :ivar skew_us: standard deviation of the hosts' clocks.
+    :ivar bus: over which agents agree on slots.
     :ivar warm_up_s: simulated time before the measurement.
     :ivar seconds: simulated time that is measured.
     """
@@ -41,6 +52,7 @@ class Conditions:
     warm_up_s: float = 10.0
     skew_us: float = 1_000.0
     network: Network = DEFAULT_NETWORK
+    bus: slot_bus.BusSettings = slot_bus.DEFAULT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +64,9 @@ class Policy:
         policies need on Linux.
     :ivar all_opt_in: whether VMs that are not parallel opt in, too.
     :ivar time_slice_us: ``vhpc:time_slice_us`` of those.
+    :ivar slots: whether the hosts agree on cluster slots.
+    :ivar coscheduling: under Xen, how parallel VMs are co-scheduled; None for
+        not at all.
     """
 
     name: str
@@ -59,6 +74,8 @@ class Policy:
     quota: bool = False
     all_opt_in: bool = False
     time_slice_us: int | None = None
+    slots: bool = False
+    coscheduling: coscheduler.Settings | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,11 +99,13 @@ class CloudResult:
     :ivar vms: by name.
     :ivar windows_part: part of the hosts that played gang windows at the end.
     :ivar events: of the simulator.
+    :ivar messages: about slots, of all hosts.
     """
 
     vms: Mapping[str, VmResult]
     windows_part: float
     events: int
+    messages: int = 0
 
 
 def run(
@@ -115,13 +134,16 @@ def run(
             (sum(end.run_us) - sum(was.run_us)) / elapsed_us,
             end.response_us[:2],
         )
-    return CloudResult(vms, cloud.windows_part(), cloud.hosts.events)
+    return CloudResult(
+        vms, cloud.windows_part(), cloud.hosts.events, cloud.bus.sent
+    )
 
 
 class _Running:
     """The hosts, VMs and agents of one run.
 
     :ivar hosts: all that share the clock.
+    :ivar bus: between the agents.
     """
 
     def __init__(
@@ -154,6 +176,9 @@ class _Running:
         self._where: dict[str, tuple[Host, int]] = {}
         self._agents: list[agent.Agent] = []
         chance = random.Random(seed)
+        self.bus = slot_bus.SlotBus(
+            self.agenda, conditions.bus, random.Random(seed)
+        )
         for index, kind in enumerate(spec.hosts):
             host = Host.of(self.hosts, index)
             on_host = host_spec.HostSpec(
@@ -163,6 +188,11 @@ class _Running:
                 hz=spec.hz,
                 sockets=spec.sockets,
                 kernel=spec.kernel,
+                loads=spec.loads,
+            )
+            # Otherwise all hosts would begin, and switch, at the same time.
+            self.hosts.advance(
+                self.hosts.now_us + chance.randrange(START_US // count)
             )
             numbers = measurement.add_vms(host, on_host)
             self._where |= {name: (host, numbers[name]) for name in numbers}
@@ -177,8 +207,24 @@ class _Running:
                         policy.make_controller(),
                         chance.randrange(1 << 30),
                         clock_offset_us=offset_us,
+                        slots=self._slots(on_host),
                     )
                 )
+            if policy.coscheduling is not None:
+                coscheduler.CoScheduler(
+                    host,
+                    self.agenda,
+                    [numbers[vm.name] for vm in on_host.vms if vm.opted_in],
+                    policy.coscheduling,
+                )
+
+    def _slots(self, spec: host_spec.HostSpec) -> slot_bus.SlotAgent | None:
+        if not self._policy.slots:
+            return None
+        return self.bus.join(
+            spec.name,
+            {vm.cluster for vm in spec.vms if vm.cluster and vm.coupled},
+        )
 
     def counters(self) -> dict[str, Counters]:
         """Return the counters of all VMs, by name."""

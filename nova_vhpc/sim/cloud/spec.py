@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from nova_vhpc.control import model
-from nova_vhpc.sim import kernels, programs
+from nova_vhpc.sim import host_spec, kernels, programs
 
 PARALLEL = model.Workload.PARALLEL
 
@@ -79,6 +79,7 @@ class CloudSpec:
     :ivar group_policy: of the clusters' server groups; None for none.
     :ivar sockets: of each host.
     :ivar kernel: CPU scheduler of all hosts.
+    :ivar loads: what runs on each host outside of VMs.
     :ivar switch_us: time that a vCPU loses when it begins to run.
     """
 
@@ -91,6 +92,7 @@ class CloudSpec:
     hz: int = 250
     kernel: kernels.Kernel = kernels.LINUX
     switch_us: float = 3.0
+    loads: tuple[host_spec.LoadSpec, ...] = ()
 
 
 Placement = Mapping[str, int]

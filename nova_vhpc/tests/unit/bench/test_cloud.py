@@ -83,6 +83,26 @@ class TestCloud(base.TestCase):
             self.assertGreater(figures['geomean'], 0.0)
             self.assertIsNotNone(figures['loss'])
 
+    def test_slices_and_coscheduling_act_on_xen(self):
+        scenarios = self.run_bench(
+            '--scenarios',
+            'atc-mixed',
+            '--kernel',
+            'xen',
+            '--policies',
+            'stock,cs,dss,vslicer,atc-30ms,atc-6ms,bound',
+        )
+        policies = scenarios['atc-mixed']
+        stock = policies['stock']['geomean']
+        self.assertGreater(policies['atc-30ms']['geomean'], 1.2 * stock)
+        self.assertGreater(policies['cs']['geomean'], 1.2 * stock)
+        self.assertNotEqual(policies['atc-6ms'], policies['atc-30ms'])
+
+    def test_policy_that_the_kernel_lacks_is_reported(self):
+        for kernel, policy in (('linux', 'cs'), ('xen', 'ours')):
+            arguments = ['cloud', '--kernel', kernel, '--policies', policy]
+            self.assertEqual(2, bench.main(arguments))
+
     def test_unknown_scenario_is_reported(self):
         with self.assertRaises(SystemExit) as caught:
             self.run_bench('--scenarios', 'nowhere')

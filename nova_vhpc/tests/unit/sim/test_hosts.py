@@ -100,6 +100,17 @@ class BarrierAcrossHostsTest(unittest.TestCase):
                 WORK_US / (WORK_US + flight_us), progress, delta=0.02
             )
 
+    def test_messages_are_io_events(self):
+        program = programs.Spin(WORK_US, 0.0, programs.Pattern.ALL_TO_ALL)
+        single, _ = _coupled(program, 3)
+        for one in single:
+            counters = one.counters(one.numbers[0])
+            # Two sent and two received in each round.
+            self.assertEqual(4 * counters.barriers, counters.io_events)
+        self.assertGreater(counters.barriers, 1_000)
+        (alone,), _ = _coupled(program, 1)
+        self.assertEqual(0, alone.counters(alone.numbers[0]).io_events)
+
 
 class HostsTest(unittest.TestCase):
     def test_same_seed_gives_the_same_counters(self):
