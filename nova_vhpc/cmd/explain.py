@@ -59,10 +59,15 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     args = parser.parse_args(argv)
     if (args.request is None) == (args.flavor is None):
         parser.error('give either REQUEST.json or --flavor')
-    for name, least in (('members', 1), ('devices', 0)):
+    for name, least in (
+        ('members', 1),
+        ('cluster_members', 1),
+        ('devices', 0),
+    ):
         number = getattr(args, name)
         if number is not None and number < least:
-            parser.error(f'--{name}: {number} is less than {least}')
+            option = name.replace('_', '-')
+            parser.error(f'--{option}: {number} is less than {least}')
     try:
         with openstack.asked():
             answer = _answer(args, connection)
@@ -101,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
         '--members', type=int, help='number of members to place (default: 1)'
     )
     parser.add_argument(
+        '--cluster-members',
+        type=int,
+        help='number of members that the cluster will have if its servers '
+        'are created one at a time, as in the scheduler hint vhpc_members',
+    )
+    parser.add_argument(
         '--devices',
         type=int,
         help='number of SR-IOV ports of a member (each takes a PCI device)',
@@ -129,6 +140,7 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     given = {
         'group_name': args.group,
         'members': args.members,
+        'cluster_members': args.cluster_members,
         'devices': args.devices,
     }
     request = dataclasses.replace(
@@ -241,6 +253,11 @@ def _print(answer: model.Answer, limit: int) -> None:
         f'holds all: {placement.tier.name.lower()}, predicted cost '
         f'{placement.cost:.0f} us per message.'
     )
+    if answer.expected:
+        console.print(
+            f'The plan has room for {answer.expected} member(s) that are '
+            'still to come.'
+        )
     if placement.own_overcommit > 1.0:
         console.print(
             'Members share CPUs with each other, up to '

@@ -40,6 +40,7 @@ from nova_vhpc.scheduler.planner.model import (
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,
     plan_on_known_hosts_first,
+    with_fewer_expected,
 )
 
 _UNPLANNED = (
@@ -68,18 +69,21 @@ def explain(question: Question) -> Answer:
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
-    request = _plan_request(question, facts)
+    whole = request = _plan_request(question, facts)
     if passing and not facts:
         placement = ClusterPlacement(
             {}, math.inf, infeasible_reason=_UNPLANNED
         )
     elif passing:
-        placement = plan_on_known_hosts_first(request, unknown)
+        for request in with_fewer_expected(whole, question.expected):
+            placement = plan_on_known_hosts_first(request, unknown)
+            if placement.infeasible_reason is None:
+                break
     else:
         # The planner says what is short of hosts that fit one by one.
-        placement = planner.plan(
-            _plan_request(question, _passing_facts(question, one_by_one))
-        )
+        whole = _plan_request(question, _passing_facts(question, one_by_one))
+        *_, alone = with_fewer_expected(whole, question.expected)
+        placement = planner.plan(alone)
     weights = {
         host.facts.name: host_weights.unplanned_weight(
             question.multiplier_of(host)
@@ -132,7 +136,8 @@ def explain(question: Question) -> Answer:
         network=question.requirements.specs.network,
         flaws=question.flaws,
         notes=_notes(question, answers),
-        slowdown=_slowdown(question, placement),
+        slowdown=_slowdown(question, request.members, placement),
+        expected=max(0, request.members - question.members),
     )
 
 
@@ -202,7 +207,11 @@ def _within_tier(
 ) -> list[tuple[str | None, FitResult]]:
     """Return fit results, with the hosts rejected that are beyond the tier."""
     facts = _passing_facts(question, fit_results)
-    reasons = planner.beyond_tier(_plan_request(question, facts))
+    whole = _plan_request(question, facts)
+    for request in with_fewer_expected(whole, question.expected):
+        reasons = planner.beyond_tier(request)
+        if len(reasons) < len(request.hosts):
+            break
     return [
         ('filter', fit_result._replace(reason=reasons[host.facts.name]))
         if fit_result.passes and host.facts.name in reasons
@@ -231,7 +240,7 @@ def _plan_request(
     return build_plan_request(
         question.requirements,
         question.ram_mb,
-        question.members,
+        question.members + question.expected,
         [*facts, *_not_offered(question, facts)],
         question.existing,
         question.policy,
@@ -259,12 +268,14 @@ def _not_offered(
     ]
 
 
-def _slowdown(question: Question, placement: ClusterPlacement) -> float | None:
+def _slowdown(
+    question: Question, new_members: int, placement: ClusterPlacement
+) -> float | None:
     network = question.requirements.specs.network
     used = set(placement.assignments) | set(question.existing)
     if network is None or not placement.assignments:
         return None
-    members = question.members + sum(question.existing.values())
+    members = new_members + sum(question.existing.values())
     here = max(1, round(members / len(used)))
     return round(
         cost.slowdown(

@@ -64,6 +64,7 @@ class Question:
     :ivar multiplier: weight multiplier of hosts whose aggregates have none.
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the hosts' values do not cover.
+    :ivar expected: number of members that are to come by later requests.
     """
 
     requirements: Requirements
@@ -78,6 +79,7 @@ class Question:
     multiplier: float = 1.0
     flaws: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    expected: int = 0
 
     def multiplier_of(self, host: Host) -> float:
         """Return the weight multiplier of one host."""
@@ -136,7 +138,8 @@ class Answer:
     :ivar hosts: planned hosts first, then by weight times multiplier,
         rejected hosts last.
     :ivar placement: plan for all members.
-    :ivar members: number of members to place.
+    :ivar members: number of members to place now.
+    :ivar expected: number of members to come for which the plan has room.
     :ivar network: network configuration, None if the flavor names none.
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the answers do not cover.
@@ -154,6 +157,7 @@ class Answer:
     flaws: tuple[str, ...]
     notes: tuple[str, ...] = ()
     slowdown: float | None = None
+    expected: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation for JSON."""
@@ -170,6 +174,7 @@ class Answer:
                 'tier': placement.tier.name.lower() if feasible else None,
                 'infeasible_reason': placement.infeasible_reason,
                 'slowdown': self.slowdown,
+                'expected': self.expected,
                 'own_overcommit': round(placement.own_overcommit, 3)
                 if feasible
                 else None,

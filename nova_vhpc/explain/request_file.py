@@ -26,7 +26,12 @@ from typing import Any
 
 from nova_vhpc.conf.types import overcommit_limits
 from nova_vhpc.explain import model
-from nova_vhpc.flavor import cpu_policy, pci_aliases, validation
+from nova_vhpc.flavor import (
+    cpu_policy,
+    extra_specs,
+    pci_aliases,
+    validation,
+)
 from nova_vhpc.scheduler.hosts.requirements import (
     HostView,
     Limits,
@@ -47,6 +52,9 @@ MOST = 10**12
 MOST_VCPUS = 10**6
 """Most vCPUs of a flavor: more than any guest has, and few enough to list in
 a CPU mask."""
+
+MOST_MEMBERS = extra_specs.BY_NAME['members'].maximum or 0
+"""Most members of a cluster of which some are to come."""
 
 MOST_CHARACTERS = 255
 """Most characters in the value of an extra spec, as in Nova."""
@@ -240,6 +248,8 @@ class ExplainRequest:
     :ivar policy: policy of the server group, None without a group.
     :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
     :ivar existing: number of running members by host name.
+    :ivar cluster_members: number of members that the cluster will have, as in
+        the scheduler hint ``vhpc_members``; None if there is no hint.
     :ivar devices: number of PCI devices of one member's ports.
     :ivar options: options of ``[vhpc_scheduler]``.
     """
@@ -251,6 +261,7 @@ class ExplainRequest:
     policy: str | None = None
     max_server_per_host: int | None = None
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    cluster_members: int | None = None
     devices: int = 0
     options: Options = dataclasses.field(default_factory=Options)
 
@@ -273,6 +284,16 @@ class ExplainRequest:
             options.spare_cpus,
             options.max_overcommit,
         )
+        if self.cluster_members is not None:
+            if self.policy is None:
+                raise RequestError('cluster_members: needs a server group')
+            if self.cluster_members > MOST_MEMBERS:
+                raise RequestError(
+                    f'cluster_members: {self.cluster_members} is more than '
+                    f'{MOST_MEMBERS}, nova-scheduler would ignore it'
+                )
+        size = self.cluster_members or requirements.specs.members or 0
+        known = self.members + sum(self.existing.values())
         return model.Question(
             requirements=requirements,
             members=self.members,
@@ -289,6 +310,8 @@ class ExplainRequest:
             weight_of_unknown=options.weight_of_unknown,
             multiplier=options.weight_multiplier,
             flaws=tuple(validation.problems(flavor.extra_specs)),
+            # Without a server group, the scheduler does not know the others.
+            expected=max(0, size - known) if self.policy else 0,
         )
 
 
@@ -311,6 +334,11 @@ def read(
         flavor=None if isinstance(flavor, str) else _flavor(flavor),
         flavor_name=flavor if isinstance(flavor, str) else None,
         members=top.integer('members', 1, least=1),
+        cluster_members=(
+            None
+            if top.get('cluster_members', None) is None
+            else top.integer('cluster_members', least=1)
+        ),
         devices=top.integer('devices', 0),
         options=_options(top.child('options')),
     )
@@ -351,11 +379,11 @@ def _reject_duplicates(where: str, names: Iterable[str]) -> None:
 
 def _flavor(document: Any) -> Flavor:
     reader = ObjectReader(document, 'request.flavor')
-    extra_specs = reader.child('extra_specs')
-    specs = {name: str(value) for name, value in extra_specs.values.items()}
+    given = reader.child('extra_specs')
+    specs = {name: str(value) for name, value in given.values.items()}
     for name, value in specs.items():
         if len(value) > MOST_CHARACTERS:
-            raise extra_specs.error(
+            raise given.error(
                 name,
                 f'has {len(value)} characters; Nova allows {MOST_CHARACTERS}',
             )

@@ -359,6 +359,65 @@ class PlanTest(base.TestCase):
         found = answer(request(hosts, members=1, group=group))
         self.assertEqual({'c3': 1}, found.placement.assignments)
 
+    def test_plan_has_room_for_members_that_are_to_come(self):
+        # c1 and c2 have two uplinks each, c3 has four under another switch.
+        hosts = [
+            host(1, switch='a'),
+            host(2, switch='a'),
+            host(3, [uplink(number) for number in range(3)], switch='b'),
+        ]
+        group = {'policy': 'anti-affinity', 'max_server_per_host': 4}
+        alone = answer(request(hosts, members=1, group=group))
+        self.assertEqual(0, alone.expected)
+        for more in (
+            {'cluster_members': 4},
+            {'flavor': self.sized(hosts, '4')},
+            # The number in the request comes first, as the hint does.
+            {'cluster_members': 4, 'flavor': self.sized(hosts, '9')},
+        ):
+            found = answer(request(hosts, members=1, group=group, **more))
+            self.assertEqual(
+                {'c1': 2, 'c2': 2}, found.placement.assignments, more
+            )
+            self.assertEqual(3, found.expected)
+        # Those that run are not planned again.
+        group['existing'] = {'c1': 1}
+        found = answer(
+            request(hosts, members=1, group=group, cluster_members=4)
+        )
+        self.assertEqual(2, found.expected)
+        # Room for seven only: half of the 19 are 9, of these 4.
+        found = answer(
+            request(
+                hosts,
+                members=1,
+                group={'policy': 'soft-affinity'},
+                cluster_members=20,
+            )
+        )
+        self.assertEqual(4, found.as_dict()['plan']['expected'])
+
+    def sized(self, hosts, members):
+        flavor = request(hosts)['flavor']
+        flavor['extra_specs']['vhpc:members'] = members
+        return flavor
+
+    def test_cluster_without_group_has_no_members_to_come(self):
+        hosts = [host(1), host(2)]
+        flavor = self.sized(hosts, '4')
+        found = answer(request(hosts, members=1, flavor=flavor))
+        self.assertEqual(0, found.expected)
+        for group, size, text in (
+            (None, 4, 'needs a server group'),
+            ({'policy': 'soft-affinity'}, 4097, 'is more than 4096'),
+        ):
+            self.assertRaisesRegex(
+                RequestError,
+                text,
+                answer,
+                request(hosts, members=1, group=group, cluster_members=size),
+            )
+
     def test_no_host_is_planned_with_multiplier_zero(self):
         document = request(
             [host(0), host(1)], options={'weight_multiplier': 0.0}
