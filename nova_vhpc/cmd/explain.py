@@ -112,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
         'are created one at a time, as in the scheduler hint vhpc_members',
     )
     parser.add_argument(
+        '--move',
+        action='store_true',
+        help='also show what moves of the members that run would gain; '
+        'nothing is moved',
+    )
+    parser.add_argument(
         '--devices',
         type=int,
         help='number of SR-IOV ports of a member (each takes a PCI device)',
@@ -155,12 +161,21 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
             connection = openstack.connect(args)
         request = cloud.look_up(connection, request)
     if hosts is not None:
-        return explain.explain(request.question(hosts))
+        return explain.explain(_question(request, hosts, args.move))
     hosts = cloud.hosts(connection, request, *keys, options)
-    question = request.question(hosts)
+    question = _question(request, hosts, args.move)
     assert request.flavor is not None
     notes = options.notes(request.flavor.extra_specs)
     return explain.explain(dataclasses.replace(question, notes=notes))
+
+
+def _question(
+    request: ExplainRequest, hosts: tuple[model.Host, ...], moves: bool
+) -> model.Question:
+    question = request.question(hosts)
+    if moves and not question.existing:
+        raise RequestError('--move: no member of the server group runs')
+    return dataclasses.replace(question, moves=moves)
 
 
 def _load(path: str) -> Any:
@@ -244,6 +259,8 @@ def _print(answer: model.Answer, limit: int) -> None:
         console.print(note, markup=False)
     for flaw in answer.flaws:
         console.print(f'Wrong with the flavor: {flaw}', markup=False)
+    if answer.moves:
+        _print_moves(console, answer)
     placement = answer.placement
     if placement.infeasible_reason is not None:
         console.print(f'No plan: {placement.infeasible_reason}', markup=False)
@@ -269,6 +286,30 @@ def _print(answer: model.Answer, limit: int) -> None:
             'Predicted run time of an all-to-all program over native '
             f'Linux under one switch: {answer.slowdown:.2f}.'
         )
+
+
+def _print_moves(console: Console, answer: model.Answer) -> None:
+    table = Table(title='What moves of running members would gain')
+    for name in ('moves', 'cost us', 'gain', 'tier'):
+        table.add_column(name, no_wrap=True)
+    for name in ('leave', 'join'):
+        table.add_column(name, overflow='fold')
+    for step in answer.moves:
+        table.add_row(
+            str(step.moves),
+            f'{step.placement.cost:.0f}',
+            f'{step.gain_over(answer.moves[0]):.0%}' if step.moves else '',
+            step.placement.tier.name.lower(),
+            *(
+                escape(
+                    ', '.join(f'{n} {name}' for name, n in sorted(at.items()))
+                )
+                for at in (step.leave, step.join)
+            ),
+        )
+    console.print(table)
+    if len(answer.moves) == 1:
+        console.print('No move of its members makes the cluster better.')
 
 
 def _words(host: model.HostAnswer) -> str:

@@ -17,11 +17,14 @@ Pure: calls the functions of filter, planner and weigher themselves, with
 values that were read from a cloud or from a file.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from nova_vhpc.explain import moves
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
+from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
@@ -137,6 +140,7 @@ def explain(question: Question) -> Answer:
         flaws=question.flaws,
         notes=_notes(question, answers),
         slowdown=_slowdown(question, request.members, placement),
+        moves=_moves(question, one_by_one) if question.moves else (),
         expected=max(0, request.members - question.members),
     )
 
@@ -266,6 +270,27 @@ def _not_offered(
         if host.facts.name in question.existing
         and host.facts.name not in planned
     ]
+
+
+def _moves(
+    question: Question, fit_results: Sequence[tuple[str | None, FitResult]]
+) -> tuple[Step, ...]:
+    """Return what moves of running members would gain.
+
+    :param fit_results: of each host by itself: ``vhpc:max_tier`` leaves those
+        out to which only all members together can be moved.
+    """
+    facts = [
+        _facts(host, fit_result)
+        for host, (_, fit_result) in zip(
+            question.hosts, fit_results, strict=True
+        )
+        if fit_result.passes
+        and not fit_result.unknown
+        and host_weights.is_planned(question.multiplier_of(host))
+    ]
+    request = dataclasses.replace(_plan_request(question, facts), members=0)
+    return tuple(moves.advise(request))
 
 
 def _slowdown(

@@ -17,6 +17,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler.hosts.requirements import (
     NO_LIMITS,
     HostView,
@@ -65,6 +66,7 @@ class Question:
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the hosts' values do not cover.
     :ivar expected: number of members that are to come by later requests.
+    :ivar moves: whether to say what moves of running members would gain.
     """
 
     requirements: Requirements
@@ -80,6 +82,7 @@ class Question:
     flaws: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     expected: int = 0
+    moves: bool = False
 
     def multiplier_of(self, host: Host) -> float:
         """Return the weight multiplier of one host."""
@@ -140,6 +143,8 @@ class Answer:
     :ivar placement: plan for all members.
     :ivar members: number of members to place now.
     :ivar expected: number of members to come for which the plan has room.
+    :ivar moves: the cluster as it runs, then what more and more moves would
+        make of it; empty if not asked.
     :ivar network: network configuration, None if the flavor names none.
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the answers do not cover.
@@ -158,9 +163,29 @@ class Answer:
     notes: tuple[str, ...] = ()
     slowdown: float | None = None
     expected: int = 0
+    moves: tuple[Step, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation for JSON."""
+        return {
+            **self._plan_as_dict(),
+            **({'moves': self._moves_as_list()} if self.moves else {}),
+        }
+
+    def _moves_as_list(self) -> list[dict[str, Any]]:
+        return [
+            {
+                'moves': step.moves,
+                'leave': dict(step.leave),
+                'join': dict(step.join),
+                'cost_us': round(step.placement.cost, 1),
+                'gain': round(step.gain_over(self.moves[0]), 4),
+                'tier': step.placement.tier.name.lower(),
+            }
+            for step in self.moves
+        ]
+
+    def _plan_as_dict(self) -> dict[str, Any]:
         placement = self.placement
         feasible = placement.infeasible_reason is None
         return {

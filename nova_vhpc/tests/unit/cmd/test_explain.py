@@ -69,6 +69,34 @@ class CommandTest(base.TestCase):
         _, out, _ = self.run_(self.write({**wanted, 'hosts': [small, large]}))
         self.assertNotIn('share CPUs', out)
 
+    def test_moves_that_gain_are_shown_on_request(self):
+        hosts = [host(1, switch='a'), host(2, switch='b'), host(3)]
+        running = {'policy': 'anti-affinity', 'max_server_per_host': 4}
+        document = request(hosts, members=1)
+        document['group'] = {**running, 'existing': {'c1': 1, 'c2': 1}}
+        path = self.write(document)
+        _, out, _ = self.run_(path)
+        self.assertNotIn('moves', out)
+        _, out, _ = self.run_(path, '--move')
+        self.assertIn('1 c2', out)
+        _, out, _ = self.run_(path, '--move', '--json')
+        now, better = json.loads(out)['moves']
+        self.assertEqual((0, 'rack'), (now['moves'], now['tier']))
+        self.assertEqual((1, 'host'), (better['moves'], better['tier']))
+        self.assertLess(better['cost_us'], now['cost_us'])
+        self.assertEqual(
+            round(1 - better['cost_us'] / now['cost_us'], 2),
+            round(better['gain'], 2),
+        )
+        self.assertEqual(
+            better['leave'].keys() ^ better['join'].keys(), {'c1', 'c2'}
+        )
+
+    def test_moves_of_a_cluster_that_does_not_run_are_refused(self):
+        status, _, err = self.run_(self.write(request([host(1)])), '--move')
+        self.assertEqual(1, status)
+        self.assertIn('no member of the server group runs', err)
+
     def test_name_that_the_terminal_cannot_show_is_escaped(self):
         path = self.write(request([host(1) | {'name': 'cö1'}]))
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
