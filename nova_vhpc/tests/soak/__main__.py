@@ -24,6 +24,7 @@ from nova_vhpc.tests.soak import (
     parsers,
     publication,
     scheduler,
+    slots,
 )
 from nova_vhpc.tests.soak.chaos.part import Chaos
 from nova_vhpc.tests.soak.part import Budget, Part
@@ -35,6 +36,7 @@ PARTS: Mapping[str, Part] = {
         publication.Publication(),
         scheduler.Scheduler(),
         clock.Clock(),
+        slots.Slots(),
         Chaos(),
     )
 }

@@ -266,6 +266,14 @@ class TestWatching(GangTestCase):
         self.assertEqual(1.0, shares.played)
         self.assertEqual(0.0, shares.missing)
 
+    def test_decision_says_what_gangs_are_entitled_to(self):
+        (gang_demand,) = self.decide(vm('a'), others=(hog('h'),)).gangs
+        self.assertEqual('a', gang_demand.key)
+        self.assertEqual(vm('a').vcpus, gang_demand.width)
+        # The rest is the other VM's.
+        self.assertGreater(gang_demand.part, 0.2)
+        self.assertLess(gang_demand.part, 1.0)
+
 
 class TestDemandOverTime(GangTestCase):
     def test_starved_vm_keeps_its_window(self):
