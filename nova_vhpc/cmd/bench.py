@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     'replay': 'replay.cli',
     'peers': 'phase_exchange',
     'fairness': 'fairness',
+    'calibration': 'calibration',
     'xen': 'xen',
     'cloud': 'cloud',
 }

@@ -114,6 +114,8 @@ class LibvirtWriter:
             shares = wanted.shares
 
             def write_shares() -> None:
+                # As the agent does: the kernel refuses weights of idle groups.
+                self._host.set_idle(number, False)
                 self._host.set_weight(number, shares)
                 self._note(name, shares=shares)
 

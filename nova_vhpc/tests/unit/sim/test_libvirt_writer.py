@@ -28,12 +28,16 @@ class RecordingHost:
     def __init__(self, agenda):
         self.agenda = agenda
         self.calls = []
+        self.idle = {}
 
     def set_bandwidth(self, vm, period_us, quota_us):
         self.calls.append((self.agenda.now_us, vm, (period_us, quota_us)))
 
     def set_weight(self, vm, weight):
         self.calls.append((self.agenda.now_us, vm, weight))
+
+    def set_idle(self, vm, idle):
+        self.idle[vm] = idle
 
     def set_pins(self, vm, pins):
         self.calls.append((self.agenda.now_us, vm, pins))
@@ -68,6 +72,12 @@ class TestLibvirtWriter(base.TestCase):
             self.assertGreaterEqual(duration_us, shortest_us)
             self.assertLessEqual(duration_us, longest_us + 1)
         self.assertEqual(pins, self.in_force['a'].vcpu_pins)
+
+    def test_group_is_no_longer_idle_before_its_weight_is_written(self):
+        self.writer.write('a', model.CpuTune(shares=512))
+        self.agenda.run(100_000)
+        self.assertEqual({0: False}, self.host.idle)
+        self.assertEqual([512], [call[2] for call in self.host.calls])
 
     def test_values_in_force_are_not_written(self):
         self.writer.write('a', self.in_force['a'])

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command ``nova-vhpc-bench calibration``."""
+
+import json
+import pathlib
+
+import fixtures
+
+from nova_vhpc.bench import calibration
+from nova_vhpc.bench.lab import measured_ranges
+from nova_vhpc.cmd import bench
+from nova_vhpc.tests import base
+
+
+class TestCalibration(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.file = self.scratch / 'file.json'
+
+    def test_measured_and_simulated_figures_stand_side_by_side(self):
+        output = self.useFixture(fixtures.StringStream('stdout')).stream
+        self.useFixture(fixtures.MonkeyPatch('sys.stdout', output))
+        status = bench.main(
+            [
+                *('calibration', '--mixes', 'alone', '--seeds', '2'),
+                *('--json', str(self.file)),
+            ]
+        )
+        self.assertEqual(0, status)
+        document = json.loads(self.file.read_text())
+        self.assertEqual({'alone'}, document['simulated'].keys())
+        for name in ('simulated', 'measured'):
+            self.assertGreater(
+                document[name]['alone']['stock']['efficiency'][0], 0.9
+            )
+
+    def test_mix_that_cannot_be_simulated_is_refused(self):
+        for name in ('network', 'none'):
+            self.assertEqual(2, bench.main(['calibration', '--mixes', name]))
+
+    def test_file_that_is_no_lab_json_is_refused(self):
+        for text in ('{}', 'no JSON'):
+            self.file.write_text(text)
+            self.assertEqual(
+                2, bench.main(['calibration', '--renew', str(self.file)])
+            )
+
+    def test_renewed_ranges_are_written_to_their_file(self):
+        ranges = self.scratch / 'ranges.json'
+        self.useFixture(
+            fixtures.MonkeyPatch(f'{calibration.__name__}.RANGES', ranges)
+        )
+        entry = {
+            'runs': 1,
+            'when': '2026-01-01',
+            'efficiencies': [0.5],
+            'intervals': {'fairness': [0.9, 0.9, 0.9]},
+        }
+        self.file.write_text(
+            json.dumps(
+                {
+                    'scheme': {'settle_s': 8.0, 'measure_s': 4.0},
+                    'mixes': {'block': {'stock': entry}},
+                }
+            )
+        )
+        self.assertEqual(
+            0, bench.main(['calibration', '--renew', str(self.file)])
+        )
+        written = json.loads(ranges.read_text())
+        self.assertEqual([0.5] * 3, written['block']['stock']['efficiency'])
+        for name, by_policy in measured_ranges.load().items():
+            if name != 'block':
+                self.assertEqual(by_policy, written[name])
