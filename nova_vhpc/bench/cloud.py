@@ -14,7 +14,9 @@
 import argparse
 import concurrent.futures
 import dataclasses
+import json
 import os
+import pathlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -34,7 +36,7 @@ HELP = (
     'perfect co-scheduling.'
 )
 
-SCENARIOS = ('atc-a', 'atc-b', 'atc-mixed')
+SCENARIOS = ('atc-a', 'atc-b', 'atc-mixed', 'inventory')
 
 POLICIES = (
     'stock',
@@ -96,6 +98,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=('atc-b',),
         metavar='NAME,...',
         help=f'clouds to run: {", ".join(SCENARIOS)} (default: atc-b)',
+    )
+    parser.add_argument(
+        '--inventory',
+        type=pathlib.Path,
+        metavar='FILE',
+        help="JSON file with the operator's own hosts, clusters and VMs, for "
+        'the scenario of that name',
+    )
+    parser.add_argument(
+        '--overcommit',
+        type=cli_types.number(least=0.1),
+        metavar='N',
+        help='vCPUs per host CPU that Nova allows, instead of what the '
+        'inventory says',
+    )
+    cli_types.add_integer(
+        parser,
+        '--more-hosts',
+        0,
+        'hosts to add, like the first of the inventory',
+        least=0,
+    )
+    cli_types.add_integer(
+        parser,
+        '--more-clusters',
+        0,
+        'clusters to add, like the first of the inventory',
+        least=0,
     )
     parser.add_argument(
         '--policies',
@@ -201,6 +231,7 @@ class _Cloud:
     skew_us: float
     latency_us: float
     loss: float
+    inventory: 'spec.CloudSpec | None' = None
 
     def run(self) -> 'comparison.SeedFigures':
         """Place the cloud, and run it under each policy."""
@@ -235,6 +266,8 @@ class _Cloud:
     def _linux_spec(self) -> 'spec.CloudSpec':
         from nova_vhpc.sim.cloud import scenarios
 
+        if self.inventory is not None:
+            return self.inventory
         if self.scenario == 'atc-a':
             programs = sorted(scenarios.NPB)
             program = programs[self.seed % len(programs)]
@@ -286,7 +319,7 @@ def run(args: argparse.Namespace) -> int:
     """Run, print, and write the JSON file.
 
     :returns: 0; 1 without the libraries that the simulator needs; 2 if the
-        kernel has no such policy.
+        kernel has no such policy, or the inventory is wrong.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -307,7 +340,11 @@ def run(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return 2
-    clouds = list(_clouds(args))
+    try:
+        clouds = list(_clouds(args, _inventory(args)))
+    except (ValueError, OSError) as error:
+        print(f'nova-vhpc-bench cloud: {error}', file=sys.stderr)
+        return 2
     seeds: dict[str, list[comparison.SeedFigures]] = defaultdict(list)
     document: dict[str, Any] = {}
     for cloud, figures in zip(
@@ -337,7 +374,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _clouds(args: argparse.Namespace) -> Iterator[_Cloud]:
+def _inventory(args: argparse.Namespace) -> 'spec.CloudSpec | None':
+    """Return the operator's cloud, if the scenario is asked for.
+
+    :raises ValueError: it is wrong, or no file is named.
+    :raises OSError: it cannot be read.
+    """
+    from nova_vhpc.sim.cloud import inventory
+
+    if 'inventory' not in args.scenarios:
+        return None
+    if args.inventory is None:
+        raise ValueError('the scenario inventory needs --inventory FILE')
+    return inventory.read(
+        json.loads(args.inventory.read_text()),
+        None if args.group_policy == 'none' else args.group_policy,
+        inventory.WhatIf(args.overcommit, args.more_hosts, args.more_clusters),
+    )
+
+
+def _clouds(
+    args: argparse.Namespace, inventory: 'spec.CloudSpec | None'
+) -> Iterator[_Cloud]:
     ours = plugins.selected(args)
     for scenario in args.scenarios:
         sizes = [args.hosts]
@@ -363,6 +421,7 @@ def _clouds(args: argparse.Namespace) -> Iterator[_Cloud]:
                     1_000.0 * args.skew_ms,
                     args.latency_us,
                     args.loss,
+                    inventory if scenario == 'inventory' else None,
                 )
 
 

@@ -208,6 +208,7 @@ def summary(seeds: Sequence[SeedFigures], policy: str) -> dict[str, Any]:
         if others
         else None,
         'seeds': len(seeds),
+        'refused': statistics.fmean(len(seed.refused) for seed in seeds),
         'of_bound': _geomean(one.part / one.bound for one in clusters),
         'of_bound_worst': min(
             (one.part / one.bound for one in clusters), default=None

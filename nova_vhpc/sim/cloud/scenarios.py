@@ -124,8 +124,25 @@ def _parallel_single(chance: random.Random, name: str) -> Job:
 
 
 def _any_single(chance: random.Random, name: str) -> Job:
-    kind = chance.choice(('lu', 'is', *OTHERS))
+    return job(name, chance.choice(('lu', 'is', *OTHERS)), VCPUS)
+
+
+def job(name: str, kind: str, vcpus: int, members: int = 1) -> Job:
+    """Return a job that runs one of the programs.
+
+    :param kind: key of :data:`NPB` or :data:`OTHERS`.
+    :raises ValueError: there is no such program.
+    """
     if kind in NPB:
-        return Job(name, kind, NPB[kind], VCPUS)
+        return Job(name, kind, NPB[kind], vcpus, members)
+    if kind not in OTHERS or members > 1:
+        raise ValueError(
+            f"'{kind}' is no program of "
+            + ('a cluster' if members > 1 else 'a VM')
+            + f'; there are {", ".join(NPB)}'
+            + ('' if members > 1 else f', {", ".join(OTHERS)}')
+        )
     program, workload, busy = OTHERS[kind]
-    return Job(name, kind, program, VCPUS, workload=workload, busy=busy)
+    if busy is not None:
+        busy = min(busy, vcpus)
+    return Job(name, kind, program, vcpus, workload=workload, busy=busy)

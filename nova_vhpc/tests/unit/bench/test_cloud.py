@@ -98,6 +98,58 @@ class TestCloud(base.TestCase):
         self.assertGreater(policies['cs']['geomean'], 1.2 * stock)
         self.assertNotEqual(policies['atc-6ms'], policies['atc-30ms'])
 
+    def test_inventory_says_what_finds_no_room(self):
+        inventory = self.file.with_name('inventory.json')
+        inventory.write_text(
+            json.dumps(
+                {
+                    'overcommit': 2.0,
+                    'hosts': [
+                        {'cpus': 4, 'count': 2, 'switch': 's'},
+                        {'cpus': 2, 'switch': 's'},
+                    ],
+                    'clusters': [
+                        {'members': 2, 'vcpus': 4, 'program': 'cg'},
+                    ],
+                    'vms': [{'vcpus': 2, 'program': 'compile', 'count': 2}],
+                }
+            )
+        )
+        arguments = (
+            '--scenarios',
+            'inventory',
+            '--inventory',
+            str(inventory),
+            '--policies',
+            'stock,bound',
+            '--seeds',
+            '2',
+        )
+        fits = self.run_bench(*arguments)['inventory']['stock']
+        self.assertEqual(0, fits['refused'])
+        self.assertEqual(['c1'], [*fits['clusters']])
+        self.assertEqual(['compile'], [*fits['independents']])
+        full = self.run_bench(*arguments, '--more-clusters', '3')
+        self.assertGreaterEqual(full['inventory']['stock']['refused'], 1)
+        more = self.run_bench(
+            *arguments, '--more-clusters', '3', '--more-hosts', '4'
+        )
+        self.assertEqual(0, more['inventory']['stock']['refused'])
+
+    def test_wrong_inventory_is_reported(self):
+        inventory = self.file.with_name('inventory.json')
+        arguments = ['cloud', '--scenarios', 'inventory']
+        self.assertEqual(2, bench.main(arguments))
+        for text in (
+            '{',
+            '{}',
+            '{"hosts": [{"cpus": 2}], "vms": [{"vcpus": 1, "program": "x"}]}',
+        ):
+            inventory.write_text(text)
+            self.assertEqual(
+                2, bench.main([*arguments, '--inventory', str(inventory)])
+            )
+
     def test_policy_that_the_kernel_lacks_is_reported(self):
         for kernel, policy in (('linux', 'cs'), ('xen', 'ours')):
             arguments = ['cloud', '--kernel', kernel, '--policies', policy]
