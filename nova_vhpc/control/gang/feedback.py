@@ -58,6 +58,10 @@ DEBT_HORIZON_S = 20.0
 """A debt is the CPU time that a VM lacks, in seconds of its entitlement; it is
 forgotten with this time constant, and bounded."""
 
+MOST_AT_ONCE = 16.0
+"""Most times its entitlement that a VM is believed to receive in one control
+period. In its window a VM does receive a multiple of it."""
+
 PAUSE_PER_S = 1.0
 """Pause correction for each second of debt, as a part of what pauses should
 have. More would overshoot: what a pause gave is known a rotation later."""
@@ -184,7 +188,7 @@ class Feedback:
         }
         for uuid, account in accounts.items():
             self._received[uuid].add(
-                min(2.0, account.received / account.entitled / level),
+                min(MOST_AT_ONCE, account.received / account.entitled / level),
                 elapsed_us,
                 self.playing,
             )

@@ -41,6 +41,7 @@ received corrects that (:mod:`nova_vhpc.control.gang.feedback`). VMs that are
 in no gang are never written.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import config as control_config
@@ -50,6 +51,7 @@ from nova_vhpc.control.gang import (
     demand,
     entitlement,
     feedback,
+    frame_packing,
     gangs,
     matrix,
     placement,
@@ -58,6 +60,7 @@ from nova_vhpc.control.gang import (
 )
 from nova_vhpc.control.pinning import usable_cpus
 from nova_vhpc.control.slices import base
+from nova_vhpc.control.slots import frame
 
 # Looking up a member of an enum takes long, for each VM in each tick.
 _LATENCY, _PARALLEL = model.Workload.LATENCY, model.Workload.PARALLEL
@@ -137,6 +140,8 @@ class GangPolicy:
         # Gangs and demand seldom change.
         self._gangs = memo.LastCall(gangs.form)
         self._rotation = memo.LastCall(matrix.rotation)
+        self._pack = memo.LastCall(frame_packing.pack)
+        self._packing: frame_packing.Packing | None = None
         self._schedule = memo.LastCall(self._make_schedule)
         self._placed = memo.LastCall(self._placer.place)
         self._demands: tuple[matrix.Demand, ...] = ()
@@ -192,7 +197,7 @@ class GangPolicy:
             demanded_cpus,
             view.outside_cpus,
         )
-        rotation = self._rotate(gang_list, vms, fair, own_weights)
+        rotation = self._rotate(gang_list, vms, fair, own_weights, view.slots)
         members = {
             member.uuid: member
             for gang in gang_list
@@ -262,13 +267,20 @@ class GangPolicy:
                 members.values(), own_weights, len(view.cpus), limits
             )
         width_us = self._window_width.advance(view.window_late_us)
+        parts = tuple(slot.part for slot in slots)
+        if self._packing is None:
+            cycle_us = self._cycle_us(parts, width_us)
+        else:
+            # As long as on the other hosts.
+            width_us = self._config.gang_window_us
+            cycle_us = frame.SLOTS * width_us
         windows = self._schedule(
-            tuple(slot.part for slot in slots),
+            parts,
             placements,
             window_shares,
             {uuid: own_weights[uuid] for uuid in members},
             limits,
-            width_us,
+            cycle_us,
         )
         playing = base.VmSlice(width_us, 'gang window', by_windows=True)
         return base.SliceDecision(
@@ -284,6 +296,17 @@ class GangPolicy:
             model.GangDemand(one.key, one.width, one.part)
             for one in self._demands
         )
+
+    def _cycle_us(self, parts: tuple[float, ...], width_us: int) -> int:
+        """Return the length of a rotation.
+
+        :param width_us: mean length of a window.
+        """
+        cycle_us = max(
+            len(parts) * width_us,
+            round(self._config.gang_min_window_us / max(1e-3, min(parts))),
+        )
+        return min(cycle_us, MAX_CYCLE_US)
 
     def _candidates(
         self, parallel: Iterable[model.VmView], in_io_pool: Collection[str]
@@ -401,10 +424,13 @@ class GangPolicy:
         vms: Sequence[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         own_weights: Mapping[str, int],
+        agreed: Mapping[str, model.ClusterSlot],
     ) -> matrix.Rotation:
         """Return the slots for what gangs are entitled to.
 
         Small changes of demand change nothing.
+
+        :param agreed: slots on which the hosts of a cluster agreed.
         """
         earlier = {one.key: one for one in self._demands}
         demands = []
@@ -427,12 +453,25 @@ class GangPolicy:
         outside = sum(
             part for uuid, part in fair.items() if uuid not in in_gangs
         )
-        return self._rotation(
-            self._demands,
-            cpus,
-            outside > SMALL_CHANGE * cpus,
-            self._outside(vms, fair, own_weights, in_gangs),
-        )
+        is_shared = outside > SMALL_CHANGE * cpus
+        cpu_bound = self._outside(vms, fair, own_weights, in_gangs)
+        held = {
+            one.key: agreed[one.key]
+            for one in self._demands
+            if one.key in agreed
+        }
+        if not held:
+            self._packing = None
+            return self._rotation(self._demands, cpus, is_shared, cpu_bound)
+        packing = self._pack(self._demands, held, cpus, is_shared, cpu_bound)
+        if packing.worst > matrix.GOOD_ENOUGH:
+            # Nobody may lack time because other hosts agreed on something.
+            local = self._rotation(self._demands, cpus, is_shared, cpu_bound)
+            if not local.excluded:
+                self._packing = None
+                return local
+        self._packing = packing
+        return packing.rotation()
 
     def _outside(
         self,
@@ -462,16 +501,17 @@ class GangPolicy:
 
         Small changes change nothing.
         """
-        slots = matrix.corrected(
-            rotation,
-            {
-                gang.key: self.feedback.correction(
-                    member.uuid for member in gang.members
-                )
-                for gang in gang_list
-            },
-            self.feedback.pause_correction,
-        )
+        corrections = {
+            gang.key: self.feedback.correction(
+                member.uuid for member in gang.members
+            )
+            for gang in gang_list
+        }
+        pause = self.feedback.pause_correction
+        if self._packing is None:
+            slots = matrix.corrected(rotation, corrections, pause)
+        else:
+            slots = self._packing.windows(corrections, pause)
         held = self._slots
         same_gangs = [slot.gangs for slot in slots] == [
             slot.gangs for slot in held
@@ -570,19 +610,14 @@ class GangPolicy:
         window_shares: Mapping[str, int],
         own_weights: Mapping[str, int],
         limits: model.ActuatorLimits,
-        window_us: int,
+        cycle_us: int,
     ) -> model.WindowSchedule:
         """Return the schedule.
 
         :param parts: lengths of the windows, as parts of the rotation.
         :param own_weights: of each VM of a gang.
-        :param window_us: mean length of a window, in microseconds.
+        :param cycle_us: length of the rotation, in microseconds.
         """
-        cycle_us = max(
-            len(parts) * window_us,
-            self._config.gang_min_window_us / max(1e-3, min(parts)),
-        )
-        cycle_us = min(cycle_us, MAX_CYCLE_US)
         out_of_turn = {
             uuid: model.IDLE_SHARES
             if limits.can_idle
@@ -592,14 +627,22 @@ class GangPolicy:
             )
             for uuid, weight in own_weights.items()
         }
+        # The rotation's length must be the same on all hosts, exactly.
+        borders_us = [
+            round(end * cycle_us)
+            for end in itertools.accumulate(parts, initial=0.0)
+        ]
+        borders_us[-1] = cycle_us
         turns = tuple(
             model.Turn(
-                width_us=max(1_000, round(part * cycle_us)),
+                width_us=end_us - begin_us,
                 favoured=frozenset(placed),
                 shares=out_of_turn
                 | {uuid: window_shares[uuid] for uuid in placed},
                 cpus=placed,
             )
-            for part, placed in zip(parts, placements, strict=True)
+            for (begin_us, end_us), placed in zip(
+                itertools.pairwise(borders_us), placements, strict=True
+            )
         )
         return model.WindowSchedule(turns, own_weights)

@@ -128,6 +128,7 @@ class GangTestCase(tests_base.TestCase):
         config=CONFIG,
         late_us=0.0,
         fair=True,
+        slots=None,
     ):
         """Return the last decision of ``ticks`` equal control periods.
 
@@ -150,6 +151,7 @@ class GangTestCase(tests_base.TestCase):
                         limits=limits,
                         others=others,
                         window_late_us=late_us,
+                        slots=slots or {},
                     ),
                     phases={},
                     pins={},

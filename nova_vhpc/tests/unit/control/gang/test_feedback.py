@@ -162,6 +162,14 @@ class TestCorrections(FeedbackTestCase):
         self.advance(2.9, {'a': 1.5}, {'h': 0.5})
         self.assertEqual(0.0, self.feedback.correction(['h']))
 
+    def test_vm_that_gets_all_of_its_time_at_once_lacks_nothing(self):
+        self.play()
+        for _ in range(8):
+            self.advance(0.1, {'a': 4.0}, {'h': 0.0})
+            for _ in range(3):
+                self.advance(0.1, {'a': 0.0}, {'h': 4 / 3})
+        self.assertLess(self.feedback.missing, 0.05)
+
     def test_what_something_else_takes_from_all_alike_is_not_counted(self):
         self.play()
         self.advance(20, {'a': 0.6}, {'h': 0.6})

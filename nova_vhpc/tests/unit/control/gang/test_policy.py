@@ -414,6 +414,57 @@ class TestClusters(GangTestCase):
             self.assertEqual(favoured[0], favoured[1])
 
 
+class TestSlots(GangTestCase):
+    """Slots on which the hosts of a cluster agreed."""
+
+    SLOT_US = CONFIG.gang_window_us
+
+    def favoured(self, windows, slot):
+        index, _ = windows.turn_at(slot * self.SLOT_US + 1)
+        return windows.turns[index].favoured
+
+    def test_hosts_with_other_clusters_favour_a_common_one_at_once(self):
+        slots = {'x': model.ClusterSlot(1, 4)}
+        here = self.decide(
+            vm('1', cluster='x'), vm('2'), vm('3'), vm('4'), slots=slots
+        ).windows
+        there = self.decide(
+            vm('9', cluster='x'), vm('8'), others=(hog('h'),), slots=slots
+        ).windows
+        self.assertEqual(here.cycle_us, there.cycle_us)
+        for slot in range(1, 100, 4):
+            self.assertEqual({'1'}, self.favoured(here, slot))
+            self.assertEqual({'9'}, self.favoured(there, slot))
+
+    def test_equal_vms_get_equal_time_beside_a_cluster_with_slots(self):
+        windows = self.decide(
+            vm('1', cluster='x'),
+            vm('2'),
+            vm('3'),
+            slots={'x': model.ClusterSlot(1, 4)},
+        ).windows
+        for uuid in '123':
+            self.assertAlmostEqual(
+                1 / 3, self.part_favoured(windows, uuid), delta=0.02
+            )
+
+    def test_no_gang_lacks_time_because_hosts_agreed_on_something(self):
+        # The other gang would get nothing.
+        windows = self.decide(
+            vm('1', cluster='x'),
+            vm('2'),
+            slots={'x': model.ClusterSlot(0, 1)},
+        ).windows
+        self.assertAlmostEqual(0.5, self.part_favoured(windows, '2'), 2)
+
+    def test_decision_says_what_gangs_are_entitled_to(self):
+        decision = self.decide(vm('1', cluster='x'), vm('2', cluster='y'))
+        self.assertEqual(
+            [model.GangDemand('x', 2, 0.5), model.GangDemand('y', 2, 0.5)],
+            sorted(decision.gangs),
+        )
+
+
 class TestCpus(GangTestCase):
     """Each favoured vCPU has a CPU of its own."""
 
