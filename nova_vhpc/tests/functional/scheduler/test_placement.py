@@ -142,6 +142,31 @@ class PlanTest(base.SchedulerTestCase):
             servers = self.boot_cluster(flavor_id, 1, group)
             self.assertEqual(['b1'] * number, self.hosts_of(servers))
 
+    def boot_one_by_one(self, members, **hints):
+        """Boot members by one request each, and return their hosts, sorted."""
+        self.publish_separate(a1=2, b1=3, a2=2)
+        hints['group'] = self.group()
+        flavor_id = self.flavor(base.SEPARATE)
+        servers = []
+        for number in range(members):
+            server = self._build_server(
+                name=f'single{number}', flavor_id=flavor_id, networks='none'
+            )
+            made = self.api.post_server(
+                {'server': server, 'os:scheduler_hints': hints}
+            )
+            servers.append(self._wait_for_state_change(made, 'ACTIVE'))
+        return self.hosts_of(servers)
+
+    def test_members_booted_one_by_one_fill_the_largest_host(self):
+        hosts = self.boot_one_by_one(4)
+        self.assertEqual(['b1', 'b1', 'b1'], hosts[1:])
+
+    def test_members_booted_one_by_one_with_hint_share_a_switch(self):
+        # JSON has it as a number (Heat) or as text (Terraform, the CLI).
+        hosts = self.boot_one_by_one(4, vhpc_members=4)
+        self.assertEqual(['a1', 'a1', 'a2', 'a2'], hosts)
+
     def test_aggregates_multiplier_overrides_the_option(self):
         self.publish_separate(a1=1, b1=1, a2=1, b2=1)
         (aggregate,) = (
