@@ -125,7 +125,11 @@ class SlotAgent:
 
     def table(self) -> Mapping[str, model.ClusterSlot]:
         """Return the slots agreed on, by cluster."""
-        return dict(self._protocol.table)
+        return {
+            key: slot
+            for key, slot in self._protocol.table.items()
+            if key in self.clusters
+        }
 
     def receive(self, message: messages.Message) -> None:
         """Take a message of another host."""

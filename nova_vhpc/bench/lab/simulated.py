@@ -38,7 +38,7 @@ MACHINE_WEIGHT = 4_096
 """Of all guests together, and of the group of what is not a vCPU."""
 
 AGENT = host_spec.AgentThreads(
-    weight=MACHINE_WEIGHT, tick_us=1_000.0, border_us=300.0, write_us=300.0
+    weight=MACHINE_WEIGHT, tick_us=1_000.0, border_us=150.0, write_us=150.0
 )
 """With these windows are as late as on real guests."""
 

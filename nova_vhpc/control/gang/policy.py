@@ -134,7 +134,12 @@ class GangPolicy:
             config.gang_window_us, config.gang_max_window_us
         )
         self._usable_cpus = usable_cpus.UsableCpus()
-        self._headroom = weights.WakeupHeadroom(config.rebalance_periods)
+        # Beside CPU-bound VMs, and without any. A VM that is not known yet to
+        # be CPU-bound leaves none, and must not be remembered for that.
+        self._headrooms = {
+            beside: weights.WakeupHeadroom(config.rebalance_periods)
+            for beside in (True, False)
+        }
         self._placer = placement.Placer()
         self.feedback = feedback.Feedback(config.harm_limit)
         # Gangs and demand seldom change.
@@ -213,11 +218,9 @@ class GangPolicy:
             view.period_us,
         )
         without |= self._without_windows(members, rotation, gang_list)
-        headroom = float(limits.max_shares)
-        if cpu_bound:
-            headroom = self._headroom_beside(
-                cpu_bound, members, own_weights, limits
-            )
+        headroom = self._headroom_beside(
+            cpu_bound, members, own_weights, limits
+        )
         reason = self._needless_or_harmful(
             rotation,
             all(
@@ -254,7 +257,9 @@ class GangPolicy:
                 cpu_shares=self.feedback.shares(),
                 gangs=self._gang_demands(),
             )
-        if cpu_bound:
+        # Beside a small weight idle groups run now and then, too, and each
+        # time all siblings wait.
+        if cpu_bound or headroom >= limits.max_shares:
             window_shares = weights.dominant(
                 members.values(),
                 own_weights,
@@ -345,7 +350,7 @@ class GangPolicy:
 
     def _headroom_beside(
         self,
-        cpu_bound: Iterable[model.VmView | model.OtherVm],
+        cpu_bound: Sequence[model.VmView | model.OtherVm],
         members: Mapping[str, gangs.Member],
         own_weights: Mapping[str, int],
         limits: model.ActuatorLimits,
@@ -357,7 +362,7 @@ class GangPolicy:
         intermittent = (
             own_weights.keys() - members.keys() - {vm.uuid for vm in cpu_bound}
         )
-        return self._headroom.advance(
+        return self._headrooms[bool(cpu_bound)].advance(
             weights.wakeup_headroom(
                 intermittent, own_weights, self._demand_tracker, limits
             )

@@ -84,6 +84,20 @@ class SlotExchangeTest(base.BaseTestCase):
         self.assertEqual({'a': 'slots'}, status['clusters']['q']['hosts'])
         self.assertTrue(status['clusters']['r']['leads'])
 
+    def test_vm_in_no_cluster_is_left_to_the_gang_policy(self) -> None:
+        agent = self.start('a', 'p')
+        agent.gangs += (GangDemand('vm', 8, 0.25),)
+        other = self.start('b', 'p')
+
+        mine, theirs = (one.phase_exchange.slots for one in (agent, other))
+        self.assertTrue(
+            agents.wait_for(
+                lambda: mine.table().keys() == theirs.table().keys() == {'p'}
+            )
+        )
+        self.assertTrue(agents.wait_for(lambda: 'vm' in mine._protocol.table))
+        self.assertEqual({'p'}, mine.table().keys())
+
     def test_host_with_a_wrong_clock_follows_a_local_rotation(self) -> None:
         log = self.useFixture(fixtures.FakeLogger(slot_exchange.__name__))
         self.start('a', 'p')

@@ -639,11 +639,19 @@ class TestWeights(GangTestCase):
             for uuid in turn.favoured:
                 self.assertEqual(CONFIG.gang_favour * 4_096, turn.shares[uuid])
 
-    def test_favoured_gang_weighs_what_all_gangs_do_without_hogs(self):
+    def test_gangs_alone_leave_next_to_nothing_to_idle_groups(self):
         windows = self.decide(vm('a'), vm('b')).windows
         for turn in windows.turns:
             (uuid,) = turn.favoured
-            self.assertEqual(2_048, turn.shares[uuid])
+            self.assertEqual(40 * 1_024, turn.shares[uuid])
+
+    def test_favoured_gang_weighs_what_all_gangs_do_beside_a_sleeper(self):
+        windows = self.decide(
+            vm('a'), vm('b'), others=(hog('w', part=0.2),)
+        ).windows
+        for turn in windows.turns:
+            for uuid in turn.favoured:
+                self.assertEqual(2_048, turn.shares[uuid])
 
     def test_sleeping_vm_can_get_three_times_the_time_it_uses(self):
         # Its vCPUs run for 10% of the time; a gang has two CPUs.
@@ -709,7 +717,7 @@ class TestWeights(GangTestCase):
                 policy=policy,
             ).windows
             self.assertEqual(
-                min(2 * 9_999, limits.max_shares),
+                min(40 * 9_999, limits.max_shares),
                 max(max(turn.shares.values()) for turn in windows.turns),
             )
 
