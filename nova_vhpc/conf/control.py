@@ -187,14 +187,17 @@ OPTS: list[Any] = [
         'Least width of a gang window, in microseconds. Shorter windows (try '
         '20000) shorten the pauses of each parallel program, longer ones '
         '(100000) waste less at the borders. Above 200000, raise '
-        'gang_max_window_us with it.',
+        'gang_max_window_us with it. It is also the length of the slots that '
+        'the hosts of a cluster agree on, so set the same on all hosts, or '
+        'clusters lose most of what windows give.',
     ),
     _integer(
         'gang_max_window_us',
         5_000,
         1_000_000,
         'Greatest width of a gang window, in microseconds, at least '
-        'gang_window_us. Windows that begin late are widened up to this. Set '
+        'gang_window_us. Windows that begin late are widened up to this, but '
+        'not those in slots that the hosts of a cluster agreed on. Set '
         'it to gang_window_us for windows of one width, for example if the '
         'hosts of a cluster differ much in speed.',
     ),
