@@ -32,6 +32,7 @@ from nova_vhpc.scheduler.planner.model import (
     Policy,
     Tier,
 )
+from nova_vhpc.scheduler.planner.nesting import nested
 from nova_vhpc.scheduler.planner.objective import Objective
 from nova_vhpc.scheduler.planner.own_overcommit import most_own
 
@@ -66,7 +67,8 @@ def plan(request: PlanRequest) -> ClusterPlacement:
     """Place all members of a virtual cluster at the least predicted cost.
 
     A hard policy of the server group is always kept; a soft one comes
-    before cost.
+    before cost. Hosts that cost the same are chosen so that the sets of
+    clusters of hosts become equal or disjoint.
 
     :returns: a placement. If the members do not fit, it is empty and has an
         ``infeasible_reason``; no exception is raised.
@@ -77,6 +79,7 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         return ClusterPlacement(
             {}, math.inf, infeasible_reason=why_not(objective)
         )
+    counts = nested(objective, counts)
     merged = objective.merged(counts)
     return ClusterPlacement(
         objective.named(counts),

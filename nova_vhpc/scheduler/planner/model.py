@@ -60,6 +60,8 @@ class HostFacts(NamedTuple):
         Mbit/s; 0 if unknown, which counts as 1000.
     :ivar switch: ``vhpc:switch`` of the host's aggregate, or None.
     :ivar rack: ``vhpc:rack`` of the host's aggregate, or None.
+    :ivar clusters: ids of the other virtual clusters with members there, as
+        far as known.
     """
 
     name: str
@@ -71,6 +73,7 @@ class HostFacts(NamedTuple):
     link_mbps: int = 1000
     switch: str | None = None
     rack: str | None = None
+    clusters: frozenset[str] = frozenset()
 
 
 def one_of(name: str | None, other: str | None) -> str | None:

@@ -37,6 +37,7 @@ class _Cloud:
         self._spec = spec
         self._vcpus = [0] * len(spec.hosts)
         self._ram_mb = [0] * len(spec.hosts)
+        self._clusters: list[frozenset[str]] = [frozenset()] * len(spec.hosts)
 
     def plan(self, job: Job) -> Sequence[int] | str:
         """Return the host of each member, or why there is no room."""
@@ -50,6 +51,7 @@ class _Cloud:
                 host.ram_mb - self._ram_mb[index],
                 switch=host.switch,
                 rack=host.rack,
+                clusters=self._clusters[index],
             )
             for index, host in enumerate(spec.hosts)
         ]
@@ -89,6 +91,8 @@ class _Cloud:
         for host in hosts:
             self._vcpus[host] += job.vcpus
             self._ram_mb[host] += job.ram_mb
+            if job.is_cluster:
+                self._clusters[host] |= {job.name}
 
 
 def place(spec: CloudSpec, seed: int) -> Placed:
