@@ -66,7 +66,7 @@ unit() {
 # The same work on every machine: about three minutes on one CPU.
 soak() {
     tools/soak.sh --seed 1 --inputs 3000 --hosts 6 --requests 4000 \
-        --schedules 30 --rounds 6
+        --schedules 30 --rounds 6 --clouds 1
 }
 
 # run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,

@@ -24,10 +24,10 @@ class Slots:
     """Simulates the hosts of a cloud, another one in each round."""
 
     name = 'slots'
-    counted = 'rounds'
+    counted = 'clouds'
 
     def run(self, seed: int, first: int, budget: part.Budget) -> bool:
-        """Return whether all rounds settled in time."""
+        """Return whether all clouds settled in time."""
         done = 0
         passed = True
         while budget.lasts(done):
@@ -36,11 +36,11 @@ class Slots:
                 passed = False
                 print(
                     f'slots: {found}; again: --seed {seed} --first '
-                    f'{first + done} --rounds 1 slots',
+                    f'{first + done} --clouds 1 slots',
                     flush=True,
                 )
             done += 1
-        print(f'slots: {done} rounds of {HOSTS} hosts', flush=True)
+        print(f'slots: {done} clouds of {HOSTS} hosts', flush=True)
         return passed
 
     def _round(self, seed: int) -> str:
