@@ -14,6 +14,7 @@
 import argparse
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -22,13 +23,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from nova_vhpc.bench import cloud_report
 from nova_vhpc.bench import controller as controller_bench
 from nova_vhpc.bench.common import cli_types, outputs, plugins
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller
 
 if TYPE_CHECKING:
-    from nova_vhpc.sim.cloud import comparison, running, spec
+    from nova_vhpc.sim.cloud import comparison, npc09, running, spec
 
 HELP = (
     'Run virtual clusters on many simulated hosts: the scheduler plans where '
@@ -36,7 +38,7 @@ HELP = (
     'perfect co-scheduling.'
 )
 
-SCENARIOS = ('atc-a', 'atc-b', 'atc-mixed', 'inventory')
+SCENARIOS = ('atc-a', 'atc-b', 'atc-mixed', 'npc09', 'inventory')
 
 POLICIES = (
     'stock',
@@ -74,18 +76,6 @@ GROUP_POLICIES = (
     'affinity',
     'anti-affinity',
     'none',
-)
-
-_COLUMNS = (
-    ('geomean', 'geomean'),
-    ('worst', 'worst'),
-    ('of bound', 'of_bound'),
-    ('worst', 'of_bound_worst'),
-    ('x stock', 'of_stock'),
-    ('fair', 'independents_of_fair'),
-    ('worst', 'independents_of_fair_worst'),
-    ('loss', 'loss'),
-    ('resp.', 'response_ratio'),
 )
 
 
@@ -232,6 +222,7 @@ class _Cloud:
     latency_us: float
     loss: float
     inventory: 'spec.CloudSpec | None' = None
+    npc09: 'npc09.Case | None' = None
 
     def run(self) -> 'comparison.SeedFigures':
         """Place the cloud, and run it under each policy."""
@@ -268,6 +259,8 @@ class _Cloud:
 
         if self.inventory is not None:
             return self.inventory
+        if self.npc09 is not None:
+            return self.npc09.spec()
         if self.scenario == 'atc-a':
             programs = sorted(scenarios.NPB)
             program = programs[self.seed % len(programs)]
@@ -358,7 +351,10 @@ def run(args: argparse.Namespace) -> int:
                 policy: comparison.summary(seeds[cloud.name], policy)
                 for policy in args.policies
             }
-            _print(cloud.name, seeds[cloud.name], document[cloud.name])
+            if cloud.npc09 is None:
+                cloud_report.show(cloud.name, args.seeds, document[cloud.name])
+    if 'npc09' in args.scenarios:
+        cloud_report.show_npc09(args.seeds, args.policies, document)
     outputs.write_json(
         args.json,
         {
@@ -396,6 +392,8 @@ def _inventory(args: argparse.Namespace) -> 'spec.CloudSpec | None':
 def _clouds(
     args: argparse.Namespace, inventory: 'spec.CloudSpec | None'
 ) -> Iterator[_Cloud]:
+    from nova_vhpc.sim.cloud import npc09
+
     ours = plugins.selected(args)
     for scenario in args.scenarios:
         sizes = [args.hosts]
@@ -405,24 +403,28 @@ def _clouds(
                 for power in range(1, args.hosts.bit_length())
                 if 2**power <= args.hosts
             ]
-        for hosts in sizes:
-            for seed in range(args.seed, args.seed + args.seeds):
-                yield _Cloud(
-                    f'{scenario}-{hosts}' if scenario == 'atc-a' else scenario,
-                    scenario,
-                    args.kernel,
-                    seed,
-                    hosts,
-                    None if args.group_policy == 'none' else args.group_policy,
-                    args.policies,
-                    ours,
-                    args.seconds,
-                    args.warm_up,
-                    1_000.0 * args.skew_ms,
-                    args.latency_us,
-                    args.loss,
-                    inventory if scenario == 'inventory' else None,
-                )
+        cases = npc09.cases() if scenario == 'npc09' else (None,)
+        for hosts, case, seed in itertools.product(
+            sizes, cases, range(args.seed, args.seed + args.seeds)
+        ):
+            name = f'{scenario}-{hosts}' if scenario == 'atc-a' else scenario
+            yield _Cloud(
+                name if case is None else case.name,
+                scenario,
+                args.kernel,
+                seed,
+                hosts,
+                None if args.group_policy == 'none' else args.group_policy,
+                args.policies,
+                ours,
+                args.seconds,
+                args.warm_up,
+                1_000.0 * args.skew_ms,
+                args.latency_us,
+                args.loss,
+                inventory if scenario == 'inventory' else None,
+                case,
+            )
 
 
 def _run_all(
@@ -438,28 +440,3 @@ def _run_all(
         finally:
             # Clouds that have not begun need not be waited for.
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _print(
-    name: str,
-    seeds: list['comparison.SeedFigures'],
-    policies: dict[str, dict[str, Any]],
-) -> None:
-    print(f'\n{name}, {len(seeds)} seeds')
-    print(
-        f'{"":<10}{"clusters":>18}{"":>18}{"":>9}{"singles":>18}'
-        f'{"not parallel":>18}'
-    )
-    print(f'{"":<10}' + ''.join(f'{title:>9}' for title, _ in _COLUMNS))
-    for policy, figures in policies.items():
-        cells = ''.join(
-            f'{"":>9}' if figures[key] is None else f'{figures[key]:>9.3f}'
-            for _, key in _COLUMNS
-        )
-        print(f'{policy:<10}{cells}')
-    for policy, figures in policies.items():
-        parts = ' '.join(
-            f'{cluster} {part:.2f}'
-            for cluster, part in figures['clusters'].items()
-        )
-        print(f'{policy}: {parts}', flush=True)

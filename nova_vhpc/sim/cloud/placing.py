@@ -120,10 +120,10 @@ def place(spec: CloudSpec, seed: int) -> Placed:
 def alone(job: Job, spec: CloudSpec) -> tuple[CloudSpec, Placement]:
     """Return a cloud of as many hosts as a job needs, and nothing else on it.
 
-    No vCPU shares a CPU while a member is not wider than a host.
+    No vCPU shares a CPU: for wider members the hosts are larger.
     """
-    cpus = max(host.cpus for host in spec.hosts)
-    per_host = max(1, cpus // job.vcpus)
+    cpus = max(job.vcpus, *(host.cpus for host in spec.hosts))
+    per_host = cpus // job.vcpus
     count = -(-job.members // per_host)
     hosts = tuple(
         dataclasses.replace(spec.hosts[0], name=f'h{number}', cpus=cpus)

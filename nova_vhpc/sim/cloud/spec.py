@@ -30,6 +30,7 @@ class Job:
     :ivar busy: vCPUs of each member that run the program; None for all.
     :ivar ram_mb: of each member.
     :ivar policy: of its server group; None for the cloud's.
+    :ivar in_group: whether it is a cluster even if it has one member.
     """
 
     name: str
@@ -41,10 +42,11 @@ class Job:
     busy: int | None = None
     ram_mb: int = 1
     policy: str | None = None
+    in_group: bool = False
 
     @property
     def is_cluster(self) -> bool:
-        return self.members > 1
+        return self.in_group or self.members > 1
 
     @property
     def is_parallel(self) -> bool:

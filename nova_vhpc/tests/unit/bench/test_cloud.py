@@ -98,6 +98,29 @@ class TestCloud(base.TestCase):
         self.assertGreater(policies['cs']['geomean'], 1.2 * stock)
         self.assertNotEqual(policies['atc-6ms'], policies['atc-30ms'])
 
+    def test_own_overcommit_costs_spinning_threads_most(self):
+        scenarios = self.run_bench(
+            '--scenarios', 'npc09', '--policies', 'stock,bound'
+        )
+        self.assertEqual(26, len(scenarios))
+        parts = {
+            name: policies['stock']['of_bound']
+            for name, policies in scenarios.items()
+        }
+        for program in ('lu', 'bt'):
+            for kind in ('threads', 'processes', 'hybrid'):
+                fits = parts[f'npc09-{program}-{kind}-1']
+                self.assertAlmostEqual(1.0, fits, delta=0.05)
+        # Figures 8 and 11, section 6.
+        for vcpus in (1.5, 1.75, 2):
+            threads = parts[f'npc09-lu-threads-{vcpus}']
+            self.assertLess(2 * threads, parts[f'npc09-lu-processes-{vcpus}'])
+            self.assertLess(2 * threads, parts[f'npc09-bt-threads-{vcpus}'])
+        figures = scenarios['npc09-lu-threads-2']['bound']
+        self.assertLessEqual(KEYS, figures.keys())
+        self.assertEqual(['lu'], [*figures['clusters']])
+        self.assertAlmostEqual(0.5, figures['geomean'], delta=0.01)
+
     def test_inventory_says_what_finds_no_room(self):
         inventory = self.file.with_name('inventory.json')
         inventory.write_text(

@@ -81,3 +81,10 @@ class PlaceTest(unittest.TestCase):
         )
         self.assertEqual(3, len(spec.hosts))
         self.assertEqual(2, max(Counter(placement.values()).values()))
+
+    def test_alone_a_vm_wider_than_the_hosts_gets_a_host_as_wide(self):
+        spec, _ = placing.alone(
+            Job('wide', 'spins', SPIN, 7),
+            CloudSpec('any', equal_hosts(1, 4), ()),
+        )
+        self.assertEqual([7], [host.cpus for host in spec.hosts])
