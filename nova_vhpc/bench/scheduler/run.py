@@ -134,7 +134,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
 
     from nova_vhpc.bench.scheduler import world
     from nova_vhpc.scheduler import filters, weights
-    from nova_vhpc.scheduler.sources import uplink_cache
+    from nova_vhpc.scheduler.sources import server_groups, uplink_cache
 
     ours = _Side(
         'ours', filters.VirtualClusterFilter(), weights.VirtualClusterWeigher()
@@ -154,6 +154,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
     )
     uplink_cache.install(cache)
     cache.snapshot()
+    server_groups.install(server_groups.ServerGroups(world.group_of_servers))
     cloud = world.World(hosts)
     figures: dict[str, Any] = {
         'hosts': hosts,
@@ -202,6 +203,7 @@ def measure(hosts: int, members: int, rounds: int) -> dict[str, Any]:
             key: round(value, 4) for key, value in policy_figures.items()
         }
     cache.stop()
+    server_groups.reset()
     uplink_cache.reset()
     worst = max(
         figures['policies'].values(), key=lambda policy: policy['ratio']

@@ -17,6 +17,7 @@ and Aggregate.
 """
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from nova import objects
@@ -165,6 +166,20 @@ class World:
                 for uplink in uplink_uuids(state.nodename)
             ]
         return list(self.states)
+
+
+def group_of_servers(uuids: Iterable[str]) -> dict[str, str]:
+    """Return the server groups of guests: four per host, eight hosts each.
+
+    :param uuids: names of guests, as in ``HostState.instances``.
+    :returns: group by guest. Eight neighbouring hosts have the same groups.
+    """
+    groups = {}
+    for name in uuids:
+        host, _, guest = name.partition('-')
+        if guest.isdigit():
+            groups[name] = f'{int(host) // 8}-{int(guest) % 4}'
+    return groups
 
 
 def request(members: int, policy: str, extra_specs: dict[str, str]) -> Any:

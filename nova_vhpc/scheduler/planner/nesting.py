@@ -59,7 +59,9 @@ def nested(objective: Objective, counts: Counts) -> Counts:
     for index in sorted(
         objective.existing, key=lambda i: (-objective.existing[i], i)
     ):
-        taken[hosts[index].clusters] = None
+        # It is unknown which clusters are on a host that is not offered.
+        if hosts[index].clusters:
+            taken[hosts[index].clusters] = None
     exchange: dict[int, int] = {}
     for used, buckets in _interchangeable(objective, counts):
         chosen = list(_chosen(buckets, len(used), taken, alone))

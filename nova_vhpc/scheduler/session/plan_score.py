@@ -37,7 +37,7 @@ from nova_vhpc.scheduler.planner.request import (
 from nova_vhpc.scheduler.session import server_group
 from nova_vhpc.scheduler.session.host_fit import HostFit
 from nova_vhpc.scheduler.session.host_info import HostInfo
-from nova_vhpc.scheduler.sources import nova_db
+from nova_vhpc.scheduler.sources import nova_db, server_groups
 
 LOG = logging.getLogger(__name__)
 
@@ -242,7 +242,7 @@ class PlanScore:
         self._stale = False
         self._plans += 1
         spec_obj = self._spec_obj
-        facts = self._facts(host_infos)
+        facts = self._with_clusters(self._facts(host_infos), host_infos)
         whole = self._request(facts)
         unknown = {
             host_info.name
@@ -335,6 +335,22 @@ class PlanScore:
                 fact = fact._replace(used_vcpus=fact.used_vcpus - source_vcpus)
             facts.append(fact)
         return facts
+
+    def _with_clusters(
+        self, facts: Sequence[HostFacts], host_infos: Sequence[HostInfo]
+    ) -> list[HostFacts]:
+        """Return the facts with the other virtual clusters of each host."""
+        group = server_group.of(self._spec_obj)
+        if group is None:
+            return list(facts)
+        clusters_of_hosts = server_groups.for_process().of_hosts(
+            [host_info.state.instances for host_info in host_infos],
+            group.uuid,
+        )
+        return [
+            fact._replace(clusters=clusters) if clusters else fact
+            for fact, clusters in zip(facts, clusters_of_hosts, strict=True)
+        ]
 
     def _not_offered(self, offered: Collection[str]) -> list[HostFacts]:
         """Return the hosts that hold members, but are not offered."""

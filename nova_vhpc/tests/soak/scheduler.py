@@ -341,7 +341,11 @@ def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
 
     from nova_vhpc.conf import scheduler as scheduler_conf
     from nova_vhpc.scheduler.session import host_fit
-    from nova_vhpc.scheduler.sources import nova_db, uplink_cache
+    from nova_vhpc.scheduler.sources import (
+        nova_db,
+        server_groups,
+        uplink_cache,
+    )
 
     logging.disable(logging.CRITICAL)
     objects.register_all()
@@ -354,6 +358,7 @@ def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
     cache = uplink_cache.UplinkCache(conf, placement.get)
     uplink_cache.reset()
     uplink_cache.install(cache)
+    server_groups.install(server_groups.ServerGroups(lambda uuids: {}))
     # Plain functions: a mock would remember every call.
     no_locations = mock.patch.object(nova_db, 'locate', _no_locations)
     no_racks = mock.patch.object(nova_db, 'racks', _no_racks)
@@ -367,6 +372,7 @@ def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
         logging.disable(logging.NOTSET)
         placement.healthy.set()
         uplink_cache.reset()
+        server_groups.reset()
         for name in options:
             conf.clear_override(name, 'vhpc_scheduler')
 

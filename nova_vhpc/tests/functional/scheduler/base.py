@@ -18,7 +18,7 @@ import time
 from nova.tests.functional import integrated_helpers
 
 from nova_vhpc.flavor import recipes
-from nova_vhpc.scheduler.sources import uplink_cache
+from nova_vhpc.scheduler.sources import server_groups, uplink_cache
 from nova_vhpc.tests.functional import patience
 from nova_vhpc.topology import model
 
@@ -55,6 +55,7 @@ def configure(test, enabled_filters):
         weight_classes=['nova.scheduler.weights.all_weighers', WEIGHER],
     )
     test.addCleanup(uplink_cache.reset)
+    test.addCleanup(server_groups.reset)
 
 
 class Publishing(integrated_helpers.PlacementInstanceHelperMixin):

@@ -46,6 +46,22 @@ class WeigherTest(world.WorldTestCase):
         del weights[best]
         self.assertTrue(all(0 <= w <= 0.5001 for w in weights.values()))
 
+    def test_plan_takes_hosts_with_the_same_clusters(self):
+        for number, state in enumerate(self.states):
+            state.vcpus_used = 24
+            state.aggregates = []
+            state.instances = {f'server{number}': None}
+        self.group_of = {
+            'server0': uuids.a,
+            'server1': uuids.b,
+            'server2': uuids.a,
+            'server3': uuids.b,
+        }
+        spec = self.request(8, vhpc_max_overcommit='1.0')
+        self.assertEqual(
+            {'host00000', 'host00002'}, self.plan(spec).assignments.keys()
+        )
+
     def test_request_without_group_is_weighed(self):
         flavor = self.request().flavor
         spec = objects.RequestSpec(flavor=flavor, instance_uuid=uuids.server)

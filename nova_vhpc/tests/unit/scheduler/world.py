@@ -22,7 +22,7 @@ from oslotest import base
 from nova_vhpc.bench.scheduler import world
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import filters, weights
-from nova_vhpc.scheduler.sources import uplink_cache
+from nova_vhpc.scheduler.sources import server_groups, uplink_cache
 from nova_vhpc.topology import model
 
 objects.register_all()
@@ -61,6 +61,12 @@ class WorldTestCase(base.BaseTestCase):
                 lambda uuids: self.instance_locations,
             )
         )
+        # Server groups by server.
+        self.group_of = {}
+        server_groups.install(
+            server_groups.ServerGroups(lambda uuids: self.group_of)
+        )
+        self.addCleanup(server_groups.reset)
         # And of a member that is moved.
         self.move_source = None
         self.useFixture(

@@ -66,13 +66,16 @@ class NestingTest(base.TestCase):
         )
 
     def test_cluster_grows_on_hosts_like_its_own(self):
-        hosts = [host(0, 'a'), host(1, 'b'), host(2, 'b', slots=0)]
-        self.assertEqual(
-            {'host1'},
-            used_hosts(
-                hosts, 2, existing={'host2': 2}, policy='soft-affinity'
-            ),
-        )
+        for like, other in ((0, 1), (1, 0)):
+            hosts = [host(0), host(1), host(2, 'b', slots=0)]
+            hosts[like] = host(like, 'b')
+            hosts[other] = host(other, 'a')
+            self.assertEqual(
+                {f'host{like}'},
+                used_hosts(
+                    hosts, 2, existing={'host2': 2}, policy='soft-affinity'
+                ),
+            )
 
     def test_first_of_single_members_takes_the_largest_set(self):
         hosts = [host(0, 'a'), host(1, 'b'), host(2, 'b')]
