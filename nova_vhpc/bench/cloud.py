@@ -23,9 +23,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from nova_vhpc.bench import cloud_report
+from nova_vhpc.bench import cloud_inventory, cloud_report
 from nova_vhpc.bench import controller as controller_bench
 from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.clients import openstack
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller
 
@@ -95,6 +96,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='FILE',
         help="JSON file with the operator's own hosts, clusters and VMs, for "
         'the scenario of that name',
+    )
+    parser.add_argument(
+        '--os-cloud',
+        metavar='NAME',
+        help='cloud in clouds.yaml whose hosts, servers and server groups '
+        'are read instead of a FILE; envvars for that of the OS_* variables. '
+        'Needs the rights of an administrator',
+    )
+    parser.add_argument(
+        '--write-inventory',
+        type=pathlib.Path,
+        metavar='FILE',
+        help='file to write what was read from the cloud to, to be changed '
+        'and given to --inventory',
     )
     parser.add_argument(
         '--overcommit',
@@ -312,7 +327,7 @@ def run(args: argparse.Namespace) -> int:
     """Run, print, and write the JSON file.
 
     :returns: 0; 1 without the libraries that the simulator needs; 2 if the
-        kernel has no such policy, or the inventory is wrong.
+        kernel has no such policy, or the inventory is wrong or cannot be read.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
@@ -335,7 +350,7 @@ def run(args: argparse.Namespace) -> int:
             return 2
     try:
         clouds = list(_clouds(args, _inventory(args)))
-    except (ValueError, OSError) as error:
+    except (openstack.CloudError, ValueError, OSError) as error:
         print(f'nova-vhpc-bench cloud: {error}', file=sys.stderr)
         return 2
     seeds: dict[str, list[comparison.SeedFigures]] = defaultdict(list)
@@ -373,17 +388,27 @@ def run(args: argparse.Namespace) -> int:
 def _inventory(args: argparse.Namespace) -> 'spec.CloudSpec | None':
     """Return the operator's cloud, if the scenario is asked for.
 
-    :raises ValueError: it is wrong, or no file is named.
-    :raises OSError: it cannot be read.
+    :raises ValueError: it is wrong, or not one of file and cloud is named.
+    :raises CloudError: the cloud cannot be read.
+    :raises OSError: the file cannot be read or written.
     """
     from nova_vhpc.sim.cloud import inventory
 
     if 'inventory' not in args.scenarios:
         return None
-    if args.inventory is None:
-        raise ValueError('the scenario inventory needs --inventory FILE')
+    if (args.inventory is None) == (args.os_cloud is None):
+        raise ValueError(
+            'the scenario inventory needs either --inventory FILE or '
+            '--os-cloud NAME'
+        )
+    if args.inventory is not None:
+        document = json.loads(args.inventory.read_text())
+    else:
+        document = cloud_inventory.read(openstack.connect(args))
+    if args.write_inventory is not None:
+        args.write_inventory.write_text(json.dumps(document, indent=1) + '\n')
     return inventory.read(
-        json.loads(args.inventory.read_text()),
+        document,
         None if args.group_policy == 'none' else args.group_policy,
         inventory.WhatIf(args.overcommit, args.more_hosts, args.more_clusters),
     )

@@ -122,7 +122,7 @@ def _hosts(
     rejections = host_aggregates.Rejections(aggregates, specs, options)
     requests_uplinks = any(model.UPLINK in key for key in specs)
     compute_hosts = []
-    for hypervisor in _hypervisors(connection):
+    for hypervisor in hypervisors(connection):
         uuid = hypervisor['id']
         name = openstack.text(hypervisor['service']['host'])
         total, used = offers.cpus(
@@ -235,7 +235,7 @@ def _snapshot(connection: Any) -> snapshot.Snapshot:
     return snapshot.parse(body, names)
 
 
-def _hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
+def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the hypervisors of all pages of Nova's list."""
     path: str | None = '/os-hypervisors/detail'
     while path:

@@ -60,7 +60,7 @@ def _find(connection: Any, name: str) -> Mapping[str, Any]:
     Tenants choose the names, so one can be another group's ID.
     """
     named = []
-    for group in _groups(connection):
+    for group in every(connection):
         if group['id'] == name:
             return group
         if group['name'] == name:
@@ -78,7 +78,7 @@ def _find(connection: Any, name: str) -> Mapping[str, Any]:
     return named[0]
 
 
-def _groups(connection: Any) -> Iterator[Mapping[str, Any]]:
+def every(connection: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the server groups of all projects, page by page.
 
     One answer has 1000 at most ([api] max_limit) and no link to the next.

@@ -21,6 +21,7 @@
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -63,6 +64,10 @@ def read(
         raise ValueError(f'the inventory is wrong: {error!r}') from error
     if not hosts or not jobs:
         raise ValueError('the inventory has no hosts, or nothing runs on them')
+    names = Counter(name for job in jobs for name in job.vm_names())
+    name, count = names.most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"the inventory has {count} VMs named '{name}'")
     return CloudSpec(
         'inventory',
         hosts,

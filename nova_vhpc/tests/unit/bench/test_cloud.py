@@ -16,8 +16,10 @@ import pathlib
 
 import fixtures
 
+from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import bench
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.bench import test_cloud_inventory
 
 KEYS = {'geomean', 'worst', 'clusters', 'independents', 'loss', 'seeds'}
 
@@ -167,11 +169,46 @@ class TestCloud(base.TestCase):
             '{',
             '{}',
             '{"hosts": [{"cpus": 2}], "vms": [{"vcpus": 1, "program": "x"}]}',
+            '{"hosts": [{"cpus": 2}], "vms": ['
+            '{"vcpus": 1, "program": "web", "name": "same"},'
+            '{"vcpus": 1, "program": "web", "name": "same"}]}',
         ):
             inventory.write_text(text)
             self.assertEqual(
                 2, bench.main([*arguments, '--inventory', str(inventory)])
             )
+
+    def test_inventory_of_a_cloud_can_be_written_and_read_again(self):
+        cloud = test_cloud_inventory.Cloud(groups=1)
+        for number in range(2):
+            cloud.add(
+                f's{number}', 4, group=0, specs={'vhpc:workload': 'parallel'}
+            )
+        connect = self.useFixture(
+            fixtures.MockPatchObject(openstack, 'connect', return_value=cloud)
+        )
+        written = str(self.file.with_name('inventory.json'))
+        arguments = ('--scenarios', 'inventory', '--policies', 'stock')
+        figures = [
+            self.run_bench(*arguments, *more)['inventory']['stock']
+            for more in (
+                ('--os-cloud', 'mine', '--write-inventory', written),
+                ('--inventory', written),
+            )
+        ]
+        self.assertEqual(1, connect.mock.call_count)
+        self.assertEqual(['name0'], [*figures[0]['clusters']])
+        self.assertEqual(figures[0], figures[1])
+
+    def test_unknown_cloud_is_reported_in_one_line(self):
+        errors = self.useFixture(fixtures.StringStream('stderr')).stream
+        self.useFixture(fixtures.MonkeyPatch('sys.stderr', errors))
+        arguments = ['cloud', '--scenarios', 'inventory', '--os-cloud']
+        self.assertEqual(2, bench.main([*arguments, 'no-such-cloud']))
+        errors.seek(0)
+        (line,) = errors.read().splitlines()
+        self.assertIn('cannot connect to the cloud', line)
+        self.assertIn('no-such-cloud', line)
 
     def test_policy_that_the_kernel_lacks_is_reported(self):
         for kernel, policy in (('linux', 'cs'), ('xen', 'ours')):
