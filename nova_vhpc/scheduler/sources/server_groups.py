@@ -59,8 +59,8 @@ class ServerGroups:
 
     def __init__(self, read: Read | None = None) -> None:
         self._read = read or _read
-        # None for a server without a group.
-        self._group_of: dict[str, str | None] = {}
+        # An empty name for a server without a group.
+        self._group_of: dict[str, str] = {}
 
     def of_hosts(
         self, servers: Sequence[Mapping[str, object]], without: str
@@ -72,24 +72,28 @@ class ServerGroups:
         :returns: uuids of groups. If the database did not answer, which is
             logged, those of servers that were seen before.
         """
-        self._look_up(servers)
-        group_of = self._group_of.get
+        found = self._found(servers)
+        if any(None in groups for groups in found):
+            self._look_up(servers)
+            found = self._found(servers)
         return [
-            frozenset(
-                group
-                for group in set(map(group_of, here))
-                if group is not None and group != without
-            )
-            for here in servers
+            frozenset([name for name in groups if name and name != without])
+            for groups in found
         ]
+
+    def _found(
+        self, servers: Sequence[Mapping[str, object]]
+    ) -> list[set[str | None]]:
+        """Return what is known of each host; None: something is not."""
+        group_of = self._group_of.get
+        return [set(map(group_of, here)) for here in servers]
 
     def _look_up(self, servers: Sequence[Mapping[str, object]]) -> None:
         known = self._group_of
+        # A difference of sets would visit all known servers for each host.
         unknown = dict.fromkeys(
-            uuid for here in servers for uuid in here.keys() - known.keys()
+            [uuid for here in servers for uuid in here if uuid not in known]
         )
-        if not unknown:
-            return
         if len(known) + len(unknown) > MAX_REMEMBERED:
             known = self._group_of = {
                 uuid: known[uuid]
@@ -102,7 +106,7 @@ class ServerGroups:
             for begin in range(0, len(wanted), QUERY_SIZE):
                 uuids = wanted[begin : begin + QUERY_SIZE]
                 group_of = self._read(uuids)
-                known.update((uuid, group_of.get(uuid)) for uuid in uuids)
+                known.update((uuid, group_of.get(uuid, '')) for uuid in uuids)
         except Exception:
             LOG.exception(
                 'Cannot look up which virtual clusters are on the hosts; '
