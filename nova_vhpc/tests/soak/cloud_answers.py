@@ -19,10 +19,12 @@ import random
 from typing import Any
 
 from nova_vhpc.agent.clusters import membership
+from nova_vhpc.bench import cloud_inventory
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud, explain
 from nova_vhpc.explain.request_file import ExplainRequest, Flavor, RequestError
 from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.sim.cloud import inventory
 from nova_vhpc.tests.soak import damage
 from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova, wsgi
@@ -54,7 +56,7 @@ SERVER = {
     **{'server_groups': ['g'], 'scheduler_hints': {'group': ['g']}},
     'metadata': {'vhpc:cluster': 'x'},
     'flavor': {
-        'vcpus': 2,
+        **{'vcpus': 2, 'ram': 64},
         'extra_specs': {
             **{'vhpc:workload': 'parallel', 'vhpc:cluster': 'c'},
             'vhpc:network': 'shared-separate',
@@ -78,6 +80,10 @@ AGGREGATE = {'name': 'a', 'hosts': ['h1'], 'metadata': {'vhpc:rack': 'r'}}
 HYPERVISOR = {
     **{'id': 'r', 'state': 'up', 'status': 'enabled', 'vcpus': 8},
     **{'vcpus_used': 1, 'service': {'host': 'h1', 'disabled_reason': None}},
+}
+INVENTORIES = {
+    name: {'total': 8, 'reserved': 0, 'allocation_ratio': 1.5}
+    for name in ('VCPU', 'MEMORY_MB')
 }
 FLAVOR = Flavor(2, 64, {'vhpc:network': 'separate'})
 HEADERS = {
@@ -137,6 +143,8 @@ class _Cloud:
             return {'aggregates': [AGGREGATE]}
         if url.startswith('/os-hypervisors'):
             return {'hypervisors': [HYPERVISOR]}
+        if url.endswith('/inventories'):
+            return {'inventories': INVENTORIES}
         if url.startswith('/resource_providers'):
             name = {'uuid': 'u', 'name': 'node:vhpc:br0:eth0'}
             return {'resource_providers': [name]}
@@ -178,6 +186,13 @@ def explained_cloud(rng: random.Random) -> None:
         )
         hosts = cloud.hosts(connection, request)
         explain.explain(request.question(hosts, now_s=1e9))
+
+
+def simulated_cloud(rng: random.Random) -> None:
+    """Read a cloud as an inventory to be simulated."""
+    with contextlib.suppress(openstack.CloudError, ValueError):
+        document = cloud_inventory.read(_Cloud(rng))
+        inventory.read(document, None)
 
 
 def vendordata(rng: random.Random) -> None:

@@ -252,6 +252,7 @@ PARSERS: Mapping[str, Callable[[random.Random], None]] = {
         *(groups_file, flavor_specs),
         *(cloud_answers.placement_answer, cloud_answers.memberships),
         *(cloud_answers.explained_cloud, cloud_answers.vendordata),
+        cloud_answers.simulated_cloud,
         *(explain_request, status_in_top, status_in_ctl, trace),
     )
 }
