@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--all',
         action='store_true',
         help='measure all mixes, policies and claims, nine times each, so '
-        'that all ranges are 95%% confidence intervals: about four hours on '
+        'that all ranges are 95%% confidence intervals: about five hours on '
         'a machine that does nothing else',
     )
     parser.add_argument(
