@@ -24,7 +24,7 @@ import rich.table
 
 from nova_vhpc.agent import errors
 from nova_vhpc.bench import controller as controller_bench
-from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.bench.common import cli_types, outputs, plugins, simulations
 from nova_vhpc.bench.lab import measured_ranges, mixes
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from nova_vhpc.bench.lab import simulated
     except ImportError as error:
-        print(
-            f'nova-vhpc-bench calibration: {error}; install what the '
-            "simulator needs with: pip install 'nova-vhpc[sim]'",
-            file=sys.stderr,
-        )
+        simulations.say_missing('calibration', error)
         return 1
     names = plugins.selected(args)
     measured = measured_ranges.load()

@@ -12,7 +12,6 @@
 """``nova-vhpc-bench cloud``: virtual clusters on many simulated hosts."""
 
 import argparse
-import concurrent.futures
 import dataclasses
 import itertools
 import json
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.bench import cloud_inventory, cloud_report
 from nova_vhpc.bench import controller as controller_bench
-from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.bench.common import cli_types, outputs, plugins, simulations
 from nova_vhpc.clients import openstack
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller
@@ -334,11 +333,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from nova_vhpc.sim.cloud import comparison
     except ImportError as error:
-        print(
-            f'nova-vhpc-bench cloud: {error}; install what the simulator '
-            "needs with: pip install 'nova-vhpc[sim]'",
-            file=sys.stderr,
-        )
+        simulations.say_missing('cloud', error)
         return 1
     for policy in args.policies:
         if policy not in KERNELS[args.kernel]:
@@ -356,7 +351,7 @@ def run(args: argparse.Namespace) -> int:
     seeds: dict[str, list[comparison.SeedFigures]] = defaultdict(list)
     document: dict[str, Any] = {}
     for cloud, figures in zip(
-        clouds, _run_all(clouds, args.jobs), strict=True
+        clouds, simulations.run_all(clouds, args.jobs), strict=True
     ):
         seeds[cloud.name].append(figures)
         for job, reason in figures.refused.items():
@@ -450,18 +445,3 @@ def _clouds(
                 inventory if scenario == 'inventory' else None,
                 case,
             )
-
-
-def _run_all(
-    clouds: list[_Cloud], workers: int
-) -> Iterator['comparison.SeedFigures']:
-    """Yield the figures in the order of the clouds."""
-    if workers == 1 or len(clouds) == 1:
-        yield from map(_Cloud.run, clouds)
-        return
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
-        try:
-            yield from pool.map(_Cloud.run, clouds)
-        finally:
-            # Clouds that have not begun need not be waited for.
-            pool.shutdown(wait=False, cancel_futures=True)

@@ -13,17 +13,15 @@
 """``nova-vhpc-bench fairness``: what every VM of simulated hosts receives."""
 
 import argparse
-import concurrent.futures
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nova_vhpc.agent import errors
 from nova_vhpc.bench import controller as controller_bench
 from nova_vhpc.bench import gang_ablations
-from nova_vhpc.bench.common import cli_types, outputs, plugins
+from nova_vhpc.bench.common import cli_types, outputs, plugins, simulations
 from nova_vhpc.control import controller
 from nova_vhpc.sim import random_hosts
 
@@ -134,11 +132,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from nova_vhpc.sim import fairness
     except ImportError as error:
-        print(
-            f'nova-vhpc-bench fairness: {error}; install what the simulator '
-            "needs with: pip install 'nova-vhpc[sim]'",
-            file=sys.stderr,
-        )
+        simulations.say_missing('fairness', error)
         return 1
     names = plugins.selected(args)
     hosts = args.only or random_hosts.seeds(args.seed, args.hosts)
@@ -160,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
         for host in hosts
     ]
     results = []
-    for result in _measure(jobs, args.jobs):
+    for result in simulations.run_all(jobs, args.jobs):
         results.append(result)
         _print_host(result, args.verbose)
     figures = fairness.summary(results)
@@ -176,21 +170,6 @@ def run(args: argparse.Namespace) -> int:
         },
     )
     return 0
-
-
-def _measure(
-    jobs: list[_Job], workers: int
-) -> Iterator['fairness.HostResult']:
-    """Yield the results in the order of the jobs."""
-    if workers == 1 or len(jobs) == 1:
-        yield from map(_Job.run, jobs)
-        return
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
-        try:
-            yield from pool.map(_Job.run, jobs)
-        finally:
-            # Hosts that have not begun need not be waited for.
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _print_host(result: 'fairness.HostResult', verbose: bool) -> None:

@@ -15,11 +15,10 @@
 import argparse
 import math
 import statistics
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nova_vhpc.bench.common import cli_types, outputs
+from nova_vhpc.bench.common import cli_types, outputs, simulations
 
 if TYPE_CHECKING:
     from nova_vhpc.sim import measurement
@@ -56,11 +55,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from nova_vhpc.sim import xen_trials
     except ImportError as error:
-        print(
-            f'nova-vhpc-bench xen: {error}; install what the simulator needs '
-            "with: pip install 'nova-vhpc[sim]'",
-            file=sys.stderr,
-        )
+        simulations.say_missing('xen', error)
         return 1
     results: dict[str, Any] = {'slices': {}, 'parallel': {}, 'mixed': {}}
     for work_us in xen_trials.WORK_US:

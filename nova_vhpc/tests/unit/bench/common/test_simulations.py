@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the subcommands that simulate hosts have in common."""
+
+import contextlib
+import dataclasses
+import io
+import os
+
+from nova_vhpc.bench.common import simulations
+from nova_vhpc.tests import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    number: int
+
+    def run(self):
+        return self.number, os.getpid()
+
+
+class TestRunAll(base.TestCase):
+    def test_results_come_in_the_order_of_the_jobs(self):
+        jobs = [Job(number) for number in range(5)]
+        for workers in (1, 2):
+            results = [*simulations.run_all(jobs, workers)]
+            self.assertEqual([*range(5)], [number for number, _ in results])
+
+    def test_one_worker_is_this_process(self):
+        jobs = [Job(1), Job(2)]
+        for workers, here in ((1, True), (2, False)):
+            pids = {pid for _, pid in simulations.run_all(jobs, workers)}
+            self.assertEqual(here, os.getpid() in pids)
+
+
+class TestSayMissing(base.TestCase):
+    def test_message_names_subcommand_library_and_remedy(self):
+        with contextlib.redirect_stderr(io.StringIO()) as text:
+            simulations.say_missing('xen', ImportError("No module 'numba'"))
+        self.assertEqual(
+            "nova-vhpc-bench xen: No module 'numba'; install what the "
+            "simulator needs with: pip install 'nova-vhpc[sim]'\n",
+            text.getvalue(),
+        )
