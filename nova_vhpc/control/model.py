@@ -274,9 +274,9 @@ class HostView:
         weights are in force; 0 if unknown.
     :ivar outside_cpus: CPUs that something else than VMs uses, mean over about
         a second; 0.0 if unknown.
-    :ivar slots: slots by key of the gang. The hosts of a cluster agreed on
-        those of its id; this host alone chose those of other gangs. Gangs
-        without slots are missing. No slot needs more CPUs than there are.
+    :ivar slots: slots on which the hosts of a cluster agreed, by its id.
+        Clusters without an agreement are missing. No slot needs more CPUs
+        than there are.
     """
 
     tick: int

@@ -125,11 +125,7 @@ class SlotAgent:
 
     def table(self) -> Mapping[str, model.ClusterSlot]:
         """Return the slots agreed on, by cluster."""
-        return {
-            key: slot
-            for key, slot in self._protocol.table.items()
-            if key in self.clusters
-        }
+        return self._protocol.agreed
 
     def receive(self, message: messages.Message) -> None:
         """Take a message of another host."""

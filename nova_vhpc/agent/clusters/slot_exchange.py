@@ -187,12 +187,7 @@ class SlotExchange:
         with self._lock:
             self._check_clock(now_us)
             outbox = self._protocol.step(now_us)
-            # What is on this host alone is packed by this host alone.
-            self._table = {
-                key: slot
-                for key, slot in self._protocol.table.items()
-                if self._protocol.clusters[key].is_shared
-            }
+            self._table = self._protocol.agreed
         for position, message in enumerate(outbox):
             try:
                 self._send(message)

@@ -24,7 +24,7 @@ import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import matrix
@@ -37,6 +37,10 @@ LEAST_EXTRA = 0.07
 """Least part of the free slots that is set aside for each gang."""
 
 NEXT_TO_NOTHING = 1e-3
+"""A gang that is in a rotation must have a part of it."""
+
+ONE_SLOT = 0.98
+"""Slots that a gang must be owed to get one beside a cluster, nearly one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +59,11 @@ class Packing:
     free: matrix.Rotation
     is_shared: bool
 
+    @functools.cached_property
     def rotation(self) -> matrix.Rotation:
-        """Return the same as one rotation, for what depends on no order."""
+        """The same as one rotation, for what depends on no order."""
         free = _free_part(self.slots)
-        served = {key: self._held(key) for key in self.parts}
+        served = dict(self._held)
         for key, part in self.free.served.items():
             served[key] += free * part
         parts: dict[frozenset[str], float] = {}
@@ -94,7 +99,7 @@ class Packing:
         }
         least = NEXT_TO_NOTHING if self.is_shared else LEAST_EXTRA
         extras = {
-            key: max(least, (wanted[key] - self._held(key)) / free_part) / part
+            key: max(least, (wanted[key] - self._held[key]) / free_part) / part
             for key, part in self.free.served.items()
         }
         queue = _Queue(
@@ -113,7 +118,7 @@ class Packing:
             length = 1.0
             if self.is_shared:
                 length = max(
-                    min(1.0, wanted[key] / self._held(key)) for key in gangs
+                    min(1.0, wanted[key] / self._held[key]) for key in gangs
                 )
             windows += _slot([(length, gangs)], self.is_shared)
         return _merged(windows, len(self.slots))
@@ -136,9 +141,10 @@ class Packing:
             default=0.0,
         )
 
-    def _held(self, key: str) -> float:
-        """Return the part of the frame that a gang has in slots of its own."""
-        return sum(key in gangs for gangs in self.slots) / len(self.slots)
+    @functools.cached_property
+    def _held(self) -> Mapping[str, float]:
+        """Part of the frame that each gang has in slots of its own."""
+        return _held_parts(self.slots, self.parts)
 
 
 def pack(
@@ -168,11 +174,8 @@ def pack(
                     slots[number].add(one.key)
                     left[number] -= one.width
     _fill_beside(demands, slots, left, is_shared)
-    held = {
-        key: sum(key in gangs for gangs in slots) / frame.SLOTS
-        for key in widths
-    }
     packed = tuple(frozenset(gangs) for gangs in slots)
+    held = _held_parts(packed, widths)
     free_part = _free_part(packed)
     lacking = {
         one.key: max(0.0, one.part - held[one.key]) / free_part
@@ -216,7 +219,7 @@ def _fill_beside(
         - sum(one.key in gangs for gangs in slots)
         for one in demands
     }
-    least = 0.98 if is_shared else -float(len(slots))
+    least = ONE_SLOT if is_shared else -float(len(slots))
     for number in [number for number, gangs in enumerate(slots) if gangs]:
         for one in sorted(
             demands, key=lambda one: (-due[one.key], -one.width, one.key)
@@ -319,6 +322,15 @@ def _merged(
     return tuple(
         matrix.Slot(window.part / slots, window.gangs) for window in merged
     )
+
+
+def _held_parts(
+    slots: Sequence[frozenset[str]], keys: Iterable[str]
+) -> dict[str, float]:
+    """Return the part of the frame that each gang has in slots of its own."""
+    return {
+        key: sum(key in gangs for gangs in slots) / len(slots) for key in keys
+    }
 
 
 def _free_part(slots: Sequence[frozenset[str]]) -> float:

@@ -476,7 +476,7 @@ class GangPolicy:
                 self._packing = None
                 return local
         self._packing = packing
-        return packing.rotation()
+        return packing.rotation
 
     def _outside(
         self,

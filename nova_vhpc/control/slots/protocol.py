@@ -96,6 +96,18 @@ class SlotProtocol:
         return self._clusters
 
     @property
+    def agreed(self) -> dict[str, model.ClusterSlot]:
+        """What the table has of clusters that other hosts may have, too.
+
+        What is on this host alone is better packed by this host alone.
+        """
+        return {
+            key: slot
+            for key, slot in self.table.items()
+            if self._clusters[key].is_shared
+        }
+
+    @property
     def renew_us(self) -> int:
         """Time between two renewals of a cluster."""
         return max(RENEW_US, SPACING_US * self._shared)

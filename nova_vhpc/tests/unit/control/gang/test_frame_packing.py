@@ -127,7 +127,7 @@ class TestPack(base.TestCase):
             True,
         )
         self.assertEqual(1.0, packing.worst)
-        self.assertEqual({'c'}, packing.rotation().excluded)
+        self.assertEqual({'c'}, packing.rotation.excluded)
 
     @hypothesis.settings(deadline=None, max_examples=60)
     @hypothesis.given(
