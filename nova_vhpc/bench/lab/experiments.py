@@ -28,7 +28,13 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.bench.lab import clock_error, confidence, mixes, runner
+from nova_vhpc.bench.lab import (
+    clock_error,
+    cluster_sets,
+    confidence,
+    mixes,
+    runner,
+)
 from nova_vhpc.bench.lab.guest_set import GuestSet
 from nova_vhpc.bench.lab.rounds import (
     DisturbedError,
@@ -148,12 +154,16 @@ def measure(
                     )
                 except DisturbedError as error:
                     say(f'{name}: no figures: {error}')
-    try:
-        claims['clock'] = clock_error.measure(
-            timing.measure_s, rounds, say, cpus, timing.max_other_load
-        )
-    except DisturbedError as error:
-        say(f'clock: no figures: {error}')
+    for name, on_cpu_hosts in (
+        ('clock', clock_error.measure),
+        ('sets', cluster_sets.measure),
+    ):
+        try:
+            claims[name] = on_cpu_hosts(
+                timing.measure_s, rounds, say, cpus, timing.max_other_load
+            )
+        except DisturbedError as error:
+            say(f'{name}: no figures: {error}')
     claims['when'] = dict.fromkeys(claims, when)
     claims['rounds'] = rounds_by_experiment
     return claims

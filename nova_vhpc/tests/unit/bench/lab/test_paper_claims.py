@@ -58,6 +58,23 @@ def document(**slices):
                 'stock': 0.3,
                 'by_error_ms': {'0': 0.9, '5': 0.7},
             },
+            'sets': {
+                'window_ms': 50,
+                'progress': {
+                    'equal': 0.23,
+                    'different': 0.22,
+                    'rotation': 0.11,
+                    'stock': 0.05,
+                },
+                'ranges': {
+                    'equal': [0.23, 0.24],
+                    'different': [0.21, 0.23],
+                    'rotation': [0.1, 0.12],
+                    'stock': [0.04, 0.06],
+                },
+                'of_equal': 0.96,
+                'of_equal_range': [0.91, 0.99],
+            },
             'rounds': {
                 'slices': {'wait_ms': rounds(**waits), 'a': rounds(**spin)},
                 'talk': {'cg': rounds(**cg), 'ep': rounds(**ep)},
@@ -328,6 +345,7 @@ class PaperClaimsTest(base.TestCase):
         self.assertIn('148 to 289', page)
         self.assertIn('allreduce +100% (+100% to +100%)', page)
         self.assertIn('0.90 at 0 ms, 0.70 at 5 ms', page)
+        self.assertIn('sets reach 0.96 (0.91 to 0.99) of that', page)
 
     def test_page_is_valid_restructuredtext(self):
         page = re.sub(':doc:`.*?`', 'page', paper_claims.page(document()))
