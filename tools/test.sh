@@ -23,6 +23,8 @@ export PYTHON=python
 passed=0
 failed=0
 broken=()
+soak_log=$(mktemp)
+trap 'rm -f "$soak_log"' EXIT
 
 lint() {
     pre-commit run --all-files --show-diff-on-failure --color never
@@ -66,7 +68,7 @@ unit() {
 # The same work on every machine: about three minutes on one CPU.
 soak() {
     tools/soak.sh --seed 1 --inputs 3000 --hosts 6 --requests 4000 \
-        --schedules 30 --rounds 6 --clouds 1
+        --schedules 30 --rounds 6 --clouds 1 2>&1 | tee "$soak_log"
 }
 
 # run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,
@@ -125,6 +127,8 @@ for step in $STEPS; do
 done
 say "took $SECONDS s"
 if [ ${#broken[@]} != 0 ]; then
+    # What it found would otherwise be far above the output of the later tests.
+    [[ " ${broken[*]} " != *" soak "* ]] || tail -n 100 "$soak_log"
     echo "failed steps: ${broken[*]}"
     [ "$failed" != 0 ] || failed=${#broken[@]}
 fi

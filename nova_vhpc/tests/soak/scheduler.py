@@ -24,6 +24,7 @@ import copy
 import gc
 import logging
 import random
+import statistics
 import threading
 import time
 import traceback
@@ -45,7 +46,10 @@ MAX_GROWTH = 4 << 20
 """Growth of memory after the warm-up that counts as a fault, in bytes."""
 
 UNRELATED_CPU_S = 0.05
-"""CPU time that a request without a virtual cluster may take, in seconds."""
+"""CPU time that a request without a virtual cluster may take, in seconds.
+
+The median of all such requests is held to it. Some are slow: garbage is
+collected meanwhile, or a busy machine takes CPU time that is counted."""
 
 _PUBLISHED_MINUTES = 29000000
 """Time of the last publications, as :mod:`.bench.scheduler.world` has it."""
@@ -161,6 +165,7 @@ class Requests:
     :ivar taken: number of requests that were begun.
     :ivar counts: members placed, and requests of each kind.
     :ivar faults: how to repeat each different fault, by its place.
+    :ivar unrelated_s: CPU time of each request without a virtual cluster.
     """
 
     def __init__(
@@ -178,6 +183,7 @@ class Requests:
         self.taken = 0
         self.counts: collections.Counter[str] = collections.Counter()
         self.faults: dict[str, str] = {}
+        self.unrelated_s: list[float] = []
 
     def work(self) -> None:
         """Send requests until the budget is used up."""
@@ -253,8 +259,8 @@ class Requests:
         took_s = time.thread_time() - began_s
         if kept is not states or any(raw) or any(factors):
             raise AssertionError(f'not untouched: {kept}, {raw}, {factors}')
-        if took_s > UNRELATED_CPU_S:
-            raise AssertionError(f'took {took_s:.3f} s of CPU time')
+        with self._lock:
+            self.unrelated_s.append(took_s)
 
     def place(self, states: list[Any], spec: Any, alone: bool) -> int:
         """Place the members of a cluster, as Nova's scheduler manager does.
@@ -306,6 +312,11 @@ class Scheduler:
             memory = _send(requests)
             faults = list(requests.faults.values())
             faults += _recovers(placement, clock, cache, requests)
+        took_s = statistics.median(requests.unrelated_s or (0.0,))
+        if took_s > UNRELATED_CPU_S:
+            faults.append(
+                f'scheduler: {took_s:.3f} s of CPU time per unrelated request'
+            )
         if len(memory) > 1 and memory[-1] - memory[0] > MAX_GROWTH:
             faults.append(f'scheduler: memory has grown: {memory} bytes')
         for fault in faults:

@@ -31,7 +31,7 @@ from nova_vhpc.tests.functional.agent import guests
 
 LIVE = guests.LIVE
 OWN_QUOTA = guests.OWN_QUOTA
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 everything = guests.everything
 in_kernel = guests.in_kernel
@@ -143,7 +143,7 @@ class AgentTestCase(guests.GuestTestCase):
     def restore(self) -> int:
         """Run ``nova-vhpc-agent --restore``, and return its exit status."""
         process = self.spawn('--restore')
-        process.join(120)
+        process.join(300)
         code: int = process.exitcode
         return code
 

@@ -34,7 +34,7 @@ from nova_vhpc.tests.functional.agent import base, test_trouble
 from nova_vhpc.tests.soak.chaos import bystanders, wall_clock
 
 PARALLEL = {'vhpc:workload': 'parallel'}
-START_S = 60.0
+PATIENCE_S = 300.0
 _WRITABLE = ('metadata', 'vcpu', 'cputune', 'devices/interface')
 
 
@@ -209,7 +209,7 @@ class Host(base.AgentTestCase):
 
     def create(self, who: str) -> None:
         """Start a guest; retry while libvirt still ends its last run."""
-        end = time.monotonic() + START_S
+        end = time.monotonic() + PATIENCE_S
         while True:
             try:
                 domain = self.guest(who)
@@ -250,7 +250,7 @@ class Host(base.AgentTestCase):
     def kill_agent(self) -> None:
         """Kill the agent and wait for its end."""
         self.signal_agent(signal.SIGKILL)
-        self.agent.join(START_S)
+        self.agent.join(PATIENCE_S)
 
     def set_options(self, **options: Any) -> None:
         """Write the configuration, changed by some options."""
@@ -272,7 +272,7 @@ class Host(base.AgentTestCase):
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-            holder.join(START_S)
+            holder.join(PATIENCE_S)
             with contextlib.suppress(libvirt.libvirtError):
                 other.close()
 

@@ -17,7 +17,7 @@ import signal
 import time
 
 from nova_vhpc.tests.soak.chaos.fault import fault
-from nova_vhpc.tests.soak.chaos.host import START_S, Host
+from nova_vhpc.tests.soak.chaos.host import PATIENCE_S, Host
 
 
 @fault(is_last=True)
@@ -35,7 +35,7 @@ def stopped_without_libvirtd(host: Host, rng: random.Random) -> None:
     host.daemon.kill()
     time.sleep(rng.uniform(0, 0.2))
     host.signal_agent(signal.SIGTERM)
-    host.agent.join(START_S)
+    host.agent.join(PATIENCE_S)
     if host.agent.exitcode is None:
         raise AssertionError('the agent does not stop without libvirtd')
     host.restart_libvirtd()
@@ -69,7 +69,7 @@ def stopped_while_libvirtd_hung(host: Host, rng: random.Random) -> None:
     """Stop the agent while libvirtd is frozen."""
     with host.daemon.frozen():
         host.signal_agent(signal.SIGTERM)
-        host.agent.join(START_S)
+        host.agent.join(PATIENCE_S)
     if host.agent.exitcode is None:
         raise AssertionError('the agent does not stop if libvirtd hangs')
 

@@ -23,7 +23,7 @@ from nova_vhpc.tests.soak.chaos import (  # noqa: F401 add their kinds
     libvirt_faults,
 )
 from nova_vhpc.tests.soak.chaos.fault import Fault, draw
-from nova_vhpc.tests.soak.chaos.host import START_S, Host
+from nova_vhpc.tests.soak.chaos.host import PATIENCE_S, Host
 
 ENDS = ('stop', 'restore', 'next_agent', 'restore_twice')
 _LEVELS = (' WARNING ', ' ERROR ', ' CRITICAL ')
@@ -70,6 +70,8 @@ class Round:
         host.heal()
         # A record that could not be removed changes nothing; the next can.
         if self.status != 0 or host.unwanted_records():
+            # On a busy machine libvirt needs longer than a short deadline.
+            host.set_options(call_deadline=60)
             status = host.restore()
             if status != 0:
                 wrong.append(f'at last, --restore ended with {status}')
@@ -107,7 +109,7 @@ class Round:
         host.kill_agent()
         if self.end == 'next_agent':
             agent = host.spawn()
-            end = time.monotonic() + START_S
+            end = time.monotonic() + PATIENCE_S
             while time.monotonic() < end and agent.is_alive():
                 if host.status()['agent']['ticks'] > 3:
                     break
@@ -117,7 +119,7 @@ class Round:
         if self.end == 'restore_twice':
             both = [host.spawn('--restore') for _ in range(2)]
             for process in both:
-                process.join(2 * START_S)
+                process.join(2 * PATIENCE_S)
             statuses = {process.exitcode for process in both}
             # One of them may find the other at work, and says so by 2.
             return max(statuses - {2}, default=2)
@@ -127,7 +129,7 @@ class Round:
         host = self._host
         host.agent = agent
         host.signal_agent(signal.SIGTERM)
-        host.agent.join(START_S)
+        host.agent.join(PATIENCE_S)
         status: int | None = host.agent.exitcode
         host.kill_agent()
         return status
