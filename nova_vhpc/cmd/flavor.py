@@ -89,6 +89,12 @@ def _parser() -> argparse.ArgumentParser:
         action='store_true',
         help="exported's devices come with the server's ports instead",
     )
+    set_parser.add_argument(
+        '--ports',
+        action='store_true',
+        help="uplinks come with the server's ports, whose QoS policy has a "
+        'minimum bandwidth; the flavor then claims none',
+    )
     _add_writing(set_parser)
 
     unset_parser = command(
@@ -137,12 +143,21 @@ def _set(args: argparse.Namespace, connection: Any) -> int:
     sriov_ports = args.sriov_ports or (
         exported and named and args.alias is None
     )
+    # So does one whose uplinks come with ports, unless it gets a --network.
+    ports = args.ports or (
+        'network' not in given
+        and args.physnet is None
+        and recipes.uses_ports(current)
+    )
+    physnet = args.physnet
+    if physnet is None and not exported and not ports:
+        physnet = recipes.physnet_of(current)
     wanted = recipes.recipe(
         options,
-        physnet=args.physnet
-        or (recipes.physnet_of(current) if not exported else None),
+        physnet=physnet,
         alias=args.alias,
         sriov_ports=sriov_ports,
+        ports=ports,
     )
     change = recipes.change(current, wanted, sriov_ports=sriov_ports)
     return _write(args, connection, flavor, change)

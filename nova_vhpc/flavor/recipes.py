@@ -92,6 +92,7 @@ def recipe(
     physnet: str | None = None,
     alias: str | None = None,
     sriov_ports: bool = False,
+    ports: bool = False,
 ) -> dict[str, str]:
     """Return the extra specs of a flavor.
 
@@ -102,6 +103,8 @@ def recipe(
         in Nova's ``[pci] alias``.
     :param sriov_ports: for ``exported``, the devices come with the
         server's Neutron ports (``vnic_type`` direct) and not by alias.
+    :param ports: whether the uplinks come with the server's Neutron ports
+        (minimum bandwidth), and the flavor requests none.
     :raises RecipeError: the options contradict each other; the message says
         what to do.
     """
@@ -136,13 +139,35 @@ def recipe(
             '--physnet chooses among uplinks with a bridge: give a '
             '--network other than exported'
         )
-    specs.update(request_groups.recipe(network, physnet))
+    if ports:
+        _check_ports(network, physnet)
+    else:
+        specs.update(request_groups.recipe(network, physnet))
     if alias:
         specs[ALIAS] = alias if ':' in alias else f'{alias}:1'
-    found = problems(specs, sriov_ports=sriov_ports)
+    found = problems(specs, sriov_ports=sriov_ports, ports=ports)
     if found:
         raise RecipeError('; '.join(found))
     return specs
+
+
+def _check_ports(network: str | None, physnet: str | None) -> None:
+    """Raise RecipeError if ports cannot bring the uplinks."""
+    if network == 'exported':
+        raise RecipeError(
+            '--ports is for uplinks of bridges; the ports of exported bring '
+            'devices: give --sriov-ports'
+        )
+    if network is None:
+        raise RecipeError(
+            '--ports says where the uplinks of a network configuration come '
+            'from: give a --network other than exported'
+        )
+    if physnet is not None:
+        raise RecipeError(
+            '--physnet chooses among the uplinks that a flavor claims; with '
+            '--ports, the network of each port decides'
+        )
 
 
 def change(
@@ -219,6 +244,16 @@ def physnet_of(current: Mapping[str, str]) -> str | None:
         if name.startswith(prefix) and current[key] == 'required':
             return name.removeprefix(prefix)
     return None
+
+
+def uses_ports(current: Mapping[str, str]) -> bool:
+    """Return whether a flavor leaves its uplinks to the servers' ports."""
+    network = extra_specs.parse(current).network
+    return (
+        network is not None
+        and bool(BRIDGE_TRAITS[network])
+        and not request_groups.requested_uplinks(current)
+    )
 
 
 def _group_policy(

@@ -37,6 +37,17 @@ BRIDGE_TRAITS: Mapping[str, tuple[str, ...]] = {
 }
 """Trait of the bridge behind each uplink that a request group asks for."""
 
+_PORTS = {
+    'shared': 'a port whose QoS policy has a minimum bandwidth',
+    'multiple-shared': 'two ports, on networks of two physical networks, '
+    'whose QoS policies have a minimum bandwidth',
+    'separate': 'a port whose QoS policy has a minimum bandwidth as large as '
+    'the link',
+    'shared-separate': 'two ports on networks of two physical networks: one '
+    'whose QoS policy has a minimum bandwidth as large as the link, and one '
+    'for co-located peers',
+}
+
 _PREFIXES = ('resources_', 'trait_')
 _UPLINK_GROUP = re.compile(f'resources([a-zA-Z0-9_-]{{1,64}})?:{model.UPLINK}')
 
@@ -58,13 +69,27 @@ def _amount(text: str) -> int:
         return 0
 
 
-def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
+def by_ports(network: str | None, uplinks: int, ports: int) -> bool:
+    """Return whether a server's ports bring the uplinks, not its flavor.
+
+    :param network: network configuration, None if the flavor names none.
+    :param uplinks: number of uplinks that its request groups ask for.
+    :param ports: number of the server's ports with a minimum bandwidth.
+    """
+    needed = 1 if network is None else len(BRIDGE_TRAITS[network])
+    return not uplinks and 0 < needed <= ports
+
+
+def flaw(
+    network: str | None, uplinks: int, devices: int, ports: int = 0
+) -> str | None:
     """Return why the filter rejects a flavor on every host, or None.
 
     :param network: network configuration, None if the flavor names none.
     :param uplinks: number of uplinks that its request groups ask for.
     :param devices: number of PCI devices that the flavor or the server's
         ports ask for.
+    :param ports: number of the server's ports with a minimum bandwidth.
     """
     if network == 'exported' and not devices:
         return (
@@ -72,14 +97,15 @@ def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
             '(pci_passthrough:alias) nor the ports of the server '
             '(vnic_type direct) ask for a PCI device'
         )
-    if network is None:
+    if network is None or by_ports(network, uplinks, ports):
         return None
     traits = BRIDGE_TRAITS[network]
     if not uplinks and model.TRAIT_SEPARATE in traits:
         return (
             f'the flavor says vhpc:network={network}, but requests no '
             f'uplink: add resources_uplink:{model.UPLINK}=1, or let '
-            'nova-vhpc-flavor write it'
+            'nova-vhpc-flavor write it. No port of the server requests one '
+            f'either: {port_recipe(network)}'
         )
     if uplinks and uplinks != len(traits):
         return (
@@ -88,6 +114,18 @@ def flaw(network: str | None, uplinks: int, devices: int) -> str | None:
             'nova-vhpc-flavor write it'
         )
     return None
+
+
+def port_recipe(network: str) -> str:
+    """Return what a tenant does so that a server's ports bring the uplinks.
+
+    :param network: network configuration other than ``exported``.
+    """
+    return (
+        f'create {_PORTS[network]} (openstack port create --network NETWORK '
+        '--qos-policy POLICY PORT), and the server with --port PORT. With '
+        '--network instead of --port, Nova does not schedule by the policy'
+    )
 
 
 def is_ours(key: str) -> bool:

@@ -25,8 +25,10 @@ from nova_vhpc.flavor.request_groups import (
     BRIDGE_TRAITS,
     GROUP_POLICIES,
     GROUP_POLICY,
+    PAIR,
     flaw,
     is_ours,
+    port_recipe,
     recipe,
     requested_uplinks,
     suffixes,
@@ -35,7 +37,10 @@ from nova_vhpc.topology import model
 
 
 def problems(
-    specs: Mapping[str, str], *, sriov_ports: bool | None = None
+    specs: Mapping[str, str],
+    *,
+    sriov_ports: bool | None = None,
+    ports: bool | None = None,
 ) -> list[str]:
     """Return what does not fit together, one sentence for each problem.
 
@@ -45,11 +50,13 @@ def problems(
     :param specs: all extra specs of the flavor.
     :param sriov_ports: whether an ``exported`` flavor gets its devices from
         ports; None if unknown, as when a flavor is only shown.
+    :param ports: whether uplinks of bridges come with the servers' ports;
+        None if unknown.
     """
     parsed = extra_specs.parse(specs)
     found = list(parsed.errors)
     network = parsed.network
-    found += _request_group_problems(specs, network)
+    found += _request_group_problems(specs, network, ports is not False)
     if network == 'exported' and ALIAS not in specs and sriov_ports is False:
         found.append(
             f'vhpc:network=exported without {ALIAS}: name the alias, or '
@@ -125,11 +132,14 @@ def _exported_problems(
 
 
 def _request_group_problems(
-    specs: Mapping[str, str], network: str | None
+    specs: Mapping[str, str], network: str | None, ports: bool
 ) -> list[str]:
     """Return the problems of request groups that no host can serve."""
     found = []
-    refused = flaw(network, requested_uplinks(specs), devices=1)
+    uplinks = requested_uplinks(specs)
+    refused = flaw(
+        network, uplinks, devices=1, ports=len(PAIR) if ports else 0
+    )
     if refused:
         found = _departures(specs, network) or [refused]
     else:
@@ -174,7 +184,7 @@ def _request_group_advice(
 ) -> list[str]:
     """Return how request groups that work differ from the recipe."""
     uplinks = requested_uplinks(specs)
-    if flaw(network, uplinks, devices=1):
+    if flaw(network, uplinks, devices=1, ports=len(PAIR)):
         return []
     if network is None:
         return (
@@ -186,11 +196,7 @@ def _request_group_advice(
             else []
         )
     if uplinks == 0 and BRIDGE_TRAITS[network]:
-        return [
-            f'vhpc:network={network} without a request group: bridges and '
-            'links are checked, but members of an uplink are not counted, and '
-            'no NIC is plugged into it; set writes the group'
-        ]
+        return [_without_group(network)]
     found = _departures(specs, network)
     if (
         len(BRIDGE_TRAITS[network]) > 1
@@ -204,6 +210,24 @@ def _request_group_advice(
             f'openstack flavor set --property {GROUP_POLICY}=none'
         )
     return found
+
+
+def _without_group(network: str) -> str:
+    """Return what a flavor means that leaves the uplinks to the ports."""
+    start = (
+        f'vhpc:network={network} without a request group is for servers '
+        f'whose ports bring the uplinks: {port_recipe(network)}'
+    )
+    if model.TRAIT_SEPARATE in BRIDGE_TRAITS[network]:
+        return (
+            f'{start}. Servers without such a port find no host; set '
+            f'--network {network} writes the group instead'
+        )
+    return (
+        f'{start}. For servers without such ports, bridges and links are '
+        'checked, but members of an uplink are not counted, and no NIC is '
+        f'plugged into it; set --network {network} writes the group instead'
+    )
 
 
 def _departures(specs: Mapping[str, str], network: str | None) -> list[str]:

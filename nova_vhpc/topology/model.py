@@ -146,5 +146,11 @@ def stamp(epoch_s: float) -> int:
 
 
 def physnet_trait(physnet: str) -> str:
-    """Return the trait of a physical network, as Neutron names it."""
-    return 'CUSTOM_PHYSNET_' + re.sub('[^A-Z0-9_]', '_', physnet.upper())
+    """Return the trait of a physical network, as Neutron names it.
+
+    Like os-traits' ``normalize_name()``, which Neutron uses, several
+    characters that are not allowed in a row become one underscore.
+    """
+    return (
+        'CUSTOM_' + re.sub('[^0-9A-Za-z]+', '_', 'PHYSNET_' + physnet).upper()
+    )

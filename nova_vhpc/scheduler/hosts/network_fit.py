@@ -16,7 +16,7 @@ The five network configurations are those of HPCVirt'09, section 4. Pure.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
@@ -79,11 +79,14 @@ def fit(
     rule: Rule,
     uplinks: Sequence[UplinkState],
     min_link_mbps: int | None,
+    physnets: Set[str] | None = None,
 ) -> Fit:
     """Return which of a host's uplinks serve a network configuration.
 
     :param uplinks: all uplinks of the host.
     :param min_link_mbps: least link speed in Mbit/s, None without one.
+    :param physnets: traits of the physical networks that the server is on,
+        None for any. An uplink whose physical network is unknown serves all.
     """
     if rule.beside is not None and not any(
         uplink.kind is rule.beside for uplink in uplinks
@@ -110,6 +113,15 @@ def fit(
             problems.append(
                 f'{uplink} has a link of {uplink.mbps} Mbit/s, '
                 f'vhpc:min_link_mbps asks for {min_link_mbps}'
+            )
+        elif (
+            physnets is not None
+            and uplink.physnets
+            and physnets.isdisjoint(uplink.physnets)
+        ):
+            problems.append(
+                f'{uplink} is on {_names(uplink.physnets)}, the networks of '
+                f'the server are on {_names(physnets)}'
             )
         else:
             fitting.append(uplink)
@@ -143,7 +155,7 @@ def members(rule: Rule, free: Iterable[tuple[str, int]]) -> int:
 
 def taken(uplinks: Iterable[UplinkState]) -> str:
     """Return the reason that all slots of these uplinks are taken."""
-    return _listed(
+    return listed(
         [f'{u} has {u.used} of {u.slots} slot(s) taken' for u in uplinks]
     )
 
@@ -163,18 +175,23 @@ def _reason(
                 f'needed; {_bridges(uplinks)}'
             )
         return f'it has no {kind} bridge; {_bridges(uplinks)}'
-    return _listed(problems)
+    return listed(problems)
 
 
 def _bridges(uplinks: Sequence[UplinkState]) -> str:
     if not uplinks:
         return 'its agent published no uplink at all'
-    return 'published are ' + _listed(
+    return 'published are ' + listed(
         [f'{uplink} ({uplink.kind})' for uplink in uplinks]
     )
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _names(physnets: Iterable[str]) -> str:
+    return ', '.join(sorted(physnets))
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return the first parts of a reason, and how many more there are."""
     more = len(parts) - _NAMED
     text = ', '.join(parts[:_NAMED])
     return f'{text} and {more} more' if more > 0 else text

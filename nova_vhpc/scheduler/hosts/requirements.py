@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from nova_vhpc.flavor import extra_specs, request_groups
-from nova_vhpc.scheduler.hosts import network_fit
+from nova_vhpc.scheduler.hosts import network_fit, ports
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 
@@ -50,6 +50,10 @@ class Requirements:
     :ivar rule: uplinks that the network configuration needs, None without
         network configuration.
     :ivar flaw: why no host at all can serve the flavor, or None.
+    :ivar port_requests: what the member's ports request, if they bring its
+        uplinks; empty if the flavor requests uplinks.
+    :ivar physnets: traits of the physical networks that the member is on,
+        None for any.
     """
 
     specs: extra_specs.ExtraSpecs
@@ -61,6 +65,8 @@ class Requirements:
     limited_by: str = _OVERCOMMIT.full_name
     rule: network_fit.Rule | None = None
     flaw: str | None = None
+    port_requests: tuple[ports.PortRequest, ...] = ()
+    physnets: frozenset[str] | None = None
 
     @property
     def needs_topology(self) -> bool:
@@ -139,6 +145,8 @@ def of_flavor(
     devices: int = 0,
     default_spare_cpus: int = 0,
     default_max_overcommit: Mapping[str, float] | None = None,
+    port_requests: tuple[ports.PortRequest, ...] = (),
+    physnets: frozenset[str] | None = None,
 ) -> Requirements:
     """Return what one member of a flavor needs of its host.
 
@@ -149,6 +157,9 @@ def of_flavor(
         ``vhpc:spare_cpus``.
     :param default_max_overcommit: limit by paradigm for flavors without
         ``vhpc:max_overcommit``; a paradigm that is not in it has no limit.
+    :param port_requests: bandwidth that the member's ports request.
+    :param physnets: traits of the physical networks that the member is on,
+        None for any.
     """
     specs = extra_specs.parse(flavor_specs)
     uplinks = request_groups.requested_uplinks(flavor_specs)
@@ -171,6 +182,9 @@ def of_flavor(
         rule = network_fit.RULES[specs.network]
     elif specs.min_link_mbps or uplinks:
         rule = network_fit.ANY
+    by_ports = rule is not None and request_groups.by_ports(
+        specs.network, uplinks, len(port_requests)
+    )
     return Requirements(
         specs=specs,
         vcpus=max(1, vcpus),
@@ -181,7 +195,11 @@ def of_flavor(
         limited_by=limited_by,
         rule=rule,
         flaw=_limit_flaw(flavor_specs, specs)
-        or request_groups.flaw(specs.network, uplinks, devices),
+        or request_groups.flaw(
+            specs.network, uplinks, devices, len(port_requests)
+        ),
+        port_requests=port_requests if by_ports else (),
+        physnets=physnets,
     )
 
 
@@ -207,13 +225,21 @@ def evaluate(
     reason = _topology_reason(topology, limits)
     if topology is None or reason is not None:
         if limits.allow_unknown:
+            slots = len(host.offered) if host.offered else NO_LIMIT
             return FitResult(
-                slots=len(host.offered) if host.offered else NO_LIMIT,
-                unknown=True,
+                slots=1 if requirements.port_requests else slots, unknown=True
             )
         return FitResult(reason)
+    min_link_mbps = requirements.specs.min_link_mbps
+    if requirements.port_requests:
+        port_fit = ports.fit(
+            rule, requirements.port_requests, topology, min_link_mbps
+        )
+        return FitResult(
+            port_fit.reason, (), port_fit.slots, port_fit.link_mbps
+        )
     fit = network_fit.fit(
-        rule, topology.uplinks, requirements.specs.min_link_mbps
+        rule, topology.uplinks, min_link_mbps, requirements.physnets
     )
     if fit.reason is not None:
         return FitResult(fit.reason)

@@ -12,11 +12,12 @@
 
 """Whether, and for how many members, a host fits a request."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from nova_vhpc.scheduler.hosts import capacity, pci, requirements
+from nova_vhpc.scheduler.hosts import capacity, pci, ports, requirements
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.session.host_info import HostInfo
@@ -32,12 +33,17 @@ class HostFit:
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
     :param move_source: host and vCPUs of a member that is moved, else None.
+    :param networks: Nova's NetworkMetadata of a member, None if unknown.
     :ivar requirements: what one member asks of its host.
     :ivar pinned: whether all vCPUs of a member have dedicated CPUs.
     """
 
     def __init__(
-        self, spec_obj: Any, conf: Any, move_source: MoveSource | None = None
+        self,
+        spec_obj: Any,
+        conf: Any,
+        move_source: MoveSource | None = None,
+        networks: Any = None,
     ) -> None:
         group = conf.vhpc_scheduler
         self._pci_requests = pci.requested(spec_obj)
@@ -46,7 +52,8 @@ class HostFit:
         self.pinned = shared <= 0
         if self.pinned:
             pinned += host_state.emulator_cpus(spec_obj)
-        self.requirements = requirements.of_flavor(
+        port_requests = ports.requested(spec_obj)
+        wanted = requirements.of_flavor(
             spec_obj.flavor.extra_specs,
             # For a server with both kinds, the vCPUs that share CPUs are
             # checked; Nova itself counts the dedicated ones.
@@ -54,8 +61,15 @@ class HostFit:
             pci.device_count(self._pci_requests),
             group.spare_cpus,
             group.max_overcommit,
+            port_requests,
+            ports.physnets(networks, port_requests),
         )
-        rule = self.requirements.rule
+        rule = wanted.rule
+        if rule is not None and wanted.port_requests and wanted.flaw is None:
+            wanted = dataclasses.replace(
+                wanted, flaw=ports.flaw(networks, rule, wanted.port_requests)
+            )
+        self.requirements = wanted
         self._by_devices = rule is not None and rule.devices
         self.defaults = capacity.Defaults.of(conf)
         self._move_source = move_source
@@ -71,11 +85,13 @@ class HostFit:
             candidates; None if the flavor has no request group
             for uplinks.
         """
-        topology = None
-        if self._topology is not None:
-            topology = self._topology.hosts.get(state.uuid)
-        view = self._view(state, topology, offered)
+        view = self._view(state, self._uplinks_of(state), offered)
         return requirements.evaluate(view, self.requirements, self._limits)
+
+    def _uplinks_of(self, state: Any) -> snapshots.HostUplinks | None:
+        if self._topology is None:
+            return None
+        return self._topology.hosts.get(state.uuid)
 
     def _view(
         self,
@@ -107,6 +123,21 @@ class HostFit:
         usable: Sequence[Any] = state.allocation_candidates
         if self.pinned:
             usable = candidates.dedicated(usable)
+        wanted = self.requirements
+        topology = self._uplinks_of(state) if wanted.port_requests else None
+        if topology is not None:
+            assert wanted.rule is not None
+            port_fit = ports.fit(
+                wanted.rule,
+                wanted.port_requests,
+                topology,
+                wanted.specs.min_link_mbps,
+            )
+            return [
+                candidate
+                for candidate in usable
+                if port_fit.allows(wanted.rule, candidate)
+            ]
         if self._by_devices:
             return [
                 candidate
@@ -124,6 +155,9 @@ class HostFit:
         ):
             # Before that, the fit result says the same.
             slots = min(slots, host_info.reservations.members_left())
+        if self.requirements.port_requests and not host_info.placed:
+            # That Placement offers the host is newer than the snapshot.
+            slots = max(1, slots)
         if self._by_devices:
             slots = min(slots, pci.members(state, self._pci_requests))
         host_resources = candidates.host_resources(

@@ -23,6 +23,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from nova_vhpc.flavor import request_groups
 from nova_vhpc.scheduler.hosts import fabric, requirements
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner import host_weights
@@ -62,7 +63,9 @@ class SchedulingSession:
             'ignore_hosts' in spec_obj and spec_obj.ignore_hosts
         ):
             move_source = nova_db.move_source(spec_obj)
-        self.host_fit = host_fit.HostFit(spec_obj, conf, move_source)
+        self.host_fit = host_fit.HostFit(
+            spec_obj, conf, move_source, _networks(spec_obj, is_move)
+        )
         self.requirements = self.host_fit.requirements
         self._attempts = 0
         if self.requirements.requested_uplinks:
@@ -339,6 +342,21 @@ class SchedulingSession:
                 reason,
                 instance_uuid=uuid,
             )
+
+
+def _networks(spec_obj: Any, is_move: bool) -> Any:
+    """Return Nova's NetworkMetadata of a server, None if unknown."""
+    if not is_move:
+        return (
+            spec_obj.network_metadata
+            if 'network_metadata' in spec_obj
+            else None
+        )
+    # Nova 34 says of every moved server that one of its networks is tunneled
+    # (RequestSpec.ensure_network_information); earlier releases say nothing.
+    if request_groups.requested_uplinks(spec_obj.flavor.extra_specs):
+        return nova_db.network_metadata(spec_obj)
+    return None
 
 
 def _is_move(spec_obj: Any) -> bool:

@@ -180,6 +180,45 @@ def move_source(spec_obj: Any) -> MoveSource | None:
     )
 
 
+def network_metadata(spec_obj: Any) -> Any:
+    """Look up the networks of a moved server, by one query of its cell.
+
+    Nova keeps the networks with the server's NICs.
+
+    :param spec_obj: Nova's RequestSpec of the move.
+    :returns: Nova's NetworkMetadata; None if the database did not answer,
+        which is logged.
+    """
+    cell = spec_obj.requested_destination.cell
+    uuid = spec_obj.instance_uuid
+    try:
+        nics = nova_context.scatter_gather_cells(
+            nova_context.get_admin_context(), [cell], TIMEOUT_S, _nics, uuid
+        )[cell.uuid]
+        if not nova_context.is_cell_failure_sentinel(nics):
+            networks = [nic['network'] for nic in nics or ()]
+            physnets = {n.get_meta('physical_network') for n in networks}
+            return objects.NetworkMetadata(
+                physnets=physnets - {None},
+                tunneled=any(n.get_meta('tunneled') for n in networks),
+            )
+        LOG.warning(
+            'Cell %s did not answer which networks server %s is on; those of '
+            'its ports with minimum bandwidth count',
+            cell.uuid,
+            uuid,
+        )
+    except Exception:
+        LOG.exception('Cannot look up which networks server %s is on', uuid)
+    return None
+
+
+def _nics(context: Any, uuid: str) -> Any:
+    """Return the NICs of one server of a cell."""
+    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
+    return cache.network_info
+
+
 def must_leave(cell: Any, host: str) -> bool:
     """Return whether all servers are to leave a host, by one query.
 

@@ -20,6 +20,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.topology import model
 
 BULK_READ = (
@@ -35,6 +36,8 @@ BULK_READ_VERSION = '1.36'
 NAMES_READ_VERSION = '1.39'
 
 _KINDS = frozenset({model.TRAIT_SHARED, model.TRAIT_SEPARATE})
+
+_PHYSNET = model.physnet_trait('')
 
 _OWN = ('VCPU', 'PCPU', 'MEMORY_MB', 'DISK_GB')
 
@@ -53,6 +56,8 @@ class UplinkState:
         not published.
     :ivar slots: number of guests that may claim it; 0 if the link is down.
     :ivar used: number of claimed slots.
+    :ivar physnets: traits of the physical networks that it is on; empty if
+        unknown.
     """
 
     uuid: str
@@ -62,6 +67,7 @@ class UplinkState:
     mbps: int
     slots: int
     used: int
+    physnets: frozenset[str] = frozenset()
 
     @property
     def up(self) -> bool:
@@ -97,11 +103,14 @@ class HostUplinks:
     :ivar stamp_minutes: time of the last publication, in minutes since the
         epoch; None if unknown.
     :ivar resources: CPUs, RAM and disk of the host itself, by resource class.
+    :ivar neutron_uplinks: uplinks whose bandwidth Neutron has published, in
+        the order of their names.
     """
 
     uplinks: tuple[UplinkState, ...] = ()
     stamp_minutes: int | None = None
     resources: Mapping[str, Resource] = dataclasses.field(default_factory=dict)
+    neutron_uplinks: tuple[neutron_uplink.NeutronUplink, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +131,8 @@ def parse(
     """Return the snapshot that an answer to :data:`BULK_READ` contains.
 
     :param body: decoded JSON body of ``GET /allocation_candidates``.
-    :param names: bridge and NIC by the uuid of the uplink's provider.
+    :param names: bridge and NIC by the uuid of the uplink's provider; type of
+        agent and device for Neutron's.
     :param taken_s: monotonic time at which the read began, in seconds.
     :raises AttributeError, KeyError, OverflowError, TypeError, ValueError:
         the body is no such answer.
@@ -130,6 +140,7 @@ def parse(
     uplinks: dict[str, list[UplinkState]] = {}
     stamps: dict[str, int] = {}
     own: dict[str, dict[str, Resource]] = {}
+    of_neutron: dict[str, list[neutron_uplink.NeutronUplink]] = {}
     for uuid, summary in body['provider_summaries'].items():
         resources = summary['resources']
         root = summary['root_provider_uuid']
@@ -147,6 +158,9 @@ def parse(
             continue
         uplink = resources.get(model.UPLINK)
         if uplink is None:
+            published = neutron_uplink.of_summary(uuid, summary, names)
+            if published is not None:
+                of_neutron.setdefault(root, []).append(published)
             continue
         traits = summary['traits']
         if model.TRAIT_SEPARATE in traits:
@@ -166,6 +180,7 @@ def parse(
                 0 if speed is None else int(speed['capacity']),
                 int(uplink['capacity']),
                 int(uplink['used']),
+                frozenset([t for t in traits if t.startswith(_PHYSNET)]),
             )
         )
     return Snapshot(
@@ -174,6 +189,12 @@ def parse(
                 tuple(sorted(of_host, key=_by_name)),
                 stamps.get(root),
                 own.get(root, {}),
+                tuple(
+                    sorted(
+                        of_neutron.get(root, ()),
+                        key=lambda uplink: (uplink.device, uplink.uuid),
+                    )
+                ),
             )
             for root, of_host in uplinks.items()
         },
@@ -183,6 +204,9 @@ def parse(
 
 def parse_names(providers: Iterable[Mapping[str, Any]]) -> Names:
     """Return bridge and NIC by uuid, from the names of uplink providers.
+
+    Of Neutron's providers, such as ``<node>:OVN Controller agent:br-hpc1``,
+    return the type of agent and the device.
 
     :param providers: ``resource_providers`` in the answer to
         :func:`names_read`.
@@ -207,8 +231,17 @@ def names_read(body: Mapping[str, Any], names: Names) -> str | None:
     """
     traits: set[str] = set()
     for uuid, summary in body['provider_summaries'].items():
-        if uuid not in names and model.UPLINK in summary['resources']:
+        if uuid in names:
+            continue
+        resources = summary['resources']
+        if model.UPLINK in resources:
             traits.update(_KINDS.intersection(summary['traits']))
+        elif any(name in resources for name in neutron_uplink.DIRECTIONS):
+            traits.update(
+                trait
+                for trait in summary['traits']
+                if trait.startswith(neutron_uplink.VNIC_TYPE)
+            )
     if not traits:
         return None
     return '/resource_providers?required=in:' + ','.join(sorted(traits))

@@ -219,7 +219,7 @@ class UplinkCache:
         path = snapshots.names_read(body, names)
         if path is not None:
             named = self._get(path, snapshots.NAMES_READ_VERSION)
-            # The answer covers the kinds of bridge with new uplinks only.
+            # The answer covers the kinds of new uplinks only.
             names = {
                 **names,
                 **snapshots.parse_names(named['resource_providers']),
@@ -235,6 +235,10 @@ class UplinkCache:
             uplink.uuid: (uplink.bridge, uplink.nic)
             for host in parsed.hosts.values()
             for uplink in host.uplinks
+        } | {
+            uplink.uuid: ('', uplink.device)
+            for host in parsed.hosts.values()
+            for uplink in host.neutron_uplinks
         }
         self._snapshot = parsed
         self.read_s = time.monotonic() - began_s

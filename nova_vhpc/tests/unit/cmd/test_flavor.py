@@ -77,6 +77,45 @@ class FlavorTest(base.TestCase):
         _, out, _ = self.run_(EXPORTED, 'unset', 'f', '--alias', 'nic')
         self.assertNotIn('stays', out)
 
+    def set_(self, specs, *argv):
+        """Return what a flavor would be, and the advice."""
+        status, out, err = self.run_(specs, 'set', 'f', *argv, '--json')
+        self.assertEqual((0, ''), (status, err))
+        answer = json.loads(out)
+        return answer['after'], answer['advice']
+
+    def test_ports_are_set_with_the_recipe_for_tenants(self):
+        after, advice = self.set_({}, '--network', 'separate', '--ports')
+        self.assertEqual({'vhpc:network': 'separate'}, after)
+        self.assertIn('openstack port create', advice[0])
+        status, out, _ = self.run_(after, 'show', 'f')
+        self.assertEqual(0, status)
+        self.assertIn('Mind: vhpc:network=separate', out)
+
+    def test_ports_stay_until_another_network_is_set(self):
+        by_ports = {'vhpc:network': 'separate'}
+        after, _ = self.set_(by_ports, '--spare-cpus', '1')
+        self.assertEqual({**by_ports, 'vhpc:spare_cpus': '1'}, after)
+        for argv in (
+            ('--network', 'separate'),
+            ('--physnet', 'hpc1'),
+        ):
+            after, _ = self.set_(by_ports, *argv)
+            self.assertEqual('1', after['resources_uplink:CUSTOM_VHPC_UPLINK'])
+
+    def test_physical_network_goes_when_ports_are_set(self):
+        specs, _ = self.set_({}, '--network', 'shared', '--physnet', 'hpc1')
+        self.assertIn('trait_uplink:CUSTOM_PHYSNET_HPC1', specs)
+        after, _ = self.set_(specs, '--ports')
+        self.assertEqual({'vhpc:network': 'shared'}, after)
+
+    def test_ports_without_a_network_are_refused(self):
+        status, _, err = self.run_(
+            {}, 'set', 'f', '--workload', 'parallel', '--ports'
+        )
+        self.assertEqual(1, status)
+        self.assertIn('--ports', err)
+
     def test_show_prints_problems_and_advice(self):
         specs = {
             **EXPORTED,

@@ -36,7 +36,7 @@ def recipe(network=None, **options):
     """Return the extra specs that nova-vhpc-flavor would write."""
     arguments = {
         name: options.pop(name)
-        for name in ('physnet', 'alias', 'sriov_ports')
+        for name in ('physnet', 'alias', 'sriov_ports', 'ports')
         if name in options
     }
     if network:

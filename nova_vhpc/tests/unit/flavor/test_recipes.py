@@ -64,6 +64,13 @@ class RecipeTest(base.TestCase):
             {'vhpc:network': 'exported'}, recipe('exported', sriov_ports=True)
         )
 
+    def test_ports_leave_no_request_group(self):
+        for network in RECIPES:
+            self.assertEqual(
+                {'vhpc:network': network, 'vhpc:uplink_nic': '0'},
+                recipe(network, ports=True, uplink_nic='0'),
+            )
+
     def test_physical_network_is_a_trait_of_every_uplink(self):
         for network, group_specs in RECIPES.items():
             specs = recipe(network, physnet='fast-1')
@@ -168,6 +175,16 @@ class RefusalTest(base.TestCase):
             '--physnet', refusal('exported', alias='nic', physnet='p')
         )
 
+    def test_ports_are_for_uplinks_of_bridges(self):
+        self.assertIn(
+            '--sriov-ports', refusal('exported', alias='nic', ports=True)
+        )
+        self.assertIn('give a --network', refusal(ports=True))
+        self.assertIn(
+            'the network of each port',
+            refusal('shared', physnet='p', ports=True),
+        )
+
     def test_an_uplink_nic_needs_an_uplink(self):
         self.assertIn('vhpc:uplink_nic', refusal(uplink_nic='1'))
         self.assertIn(
@@ -206,6 +223,16 @@ class ChangeTest(base.TestCase):
                     change.after,
                     f'{one} to {other}',
                 )
+
+    def test_ports_take_the_place_of_the_request_groups(self):
+        for network in RECIPES:
+            before = recipe(network, physnet='p')
+            self.assertFalse(recipes.uses_ports(before))
+            after = recipes.change(before, recipe(network, ports=True)).after
+            self.assertEqual({'vhpc:network': network}, after)
+            self.assertTrue(recipes.uses_ports(after))
+        for specs in ({}, {'vhpc:network': 'exported'}, {'vhpc:network': '?'}):
+            self.assertFalse(recipes.uses_ports(specs))
 
     def test_change_without_difference_is_false(self):
         self.assertFalse(

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vhpc.flavor import extra_specs, request_groups, validation
-from nova_vhpc.scheduler.hosts import network_fit, requirements
+from nova_vhpc.scheduler.hosts import network_fit, ports, requirements
 from nova_vhpc.scheduler.session import candidates
-from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.scheduler.sources import neutron_uplink, snapshot
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.flavor.flavors import (
     RECIPES,
@@ -45,7 +45,8 @@ class ProblemsTest(base.TestCase):
         self.assertEqual([], validation.problems({'hw:cpu_policy': 'shared'}))
 
     def test_missing_request_group_is_reported(self):
-        found = ' '.join(validation.problems({'vhpc:network': 'separate'}))
+        specs = {'vhpc:network': 'separate'}
+        found = ' '.join(validation.problems(specs, ports=False))
         self.assertIn(f'{UPLINK}=1', found)
         self.assertIn(SEPARATE, found)
 
@@ -68,6 +69,12 @@ class ProblemsTest(base.TestCase):
             self.assertEqual([], validation.problems(specs, sriov_ports=known))
         (found,) = validation.problems(specs, sriov_ports=False)
         self.assertIn('exported without pci_passthrough:alias', found)
+
+    def test_uplinks_may_come_with_ports(self):
+        for network in RECIPES:
+            specs = {'vhpc:network': network}
+            for known in (None, True):
+                self.assertEqual([], validation.problems(specs, ports=known))
 
     def test_two_request_groups_without_group_policy_are_reported(self):
         specs = recipe('multiple-shared')
@@ -105,6 +112,22 @@ class AgreementTest(base.TestCase):
         for n in range(2)
     )
 
+    NEUTRON_UPLINKS = tuple(
+        neutron_uplink.NeutronUplink(
+            f'uuid{n}',
+            f'br{n}',
+            frozenset([f'CUSTOM_PHYSNET_{n}']),
+            {neutron_uplink.EGRESS: neutron_uplink.Bandwidth(1000, 0)},
+        )
+        for n in range(2)
+    )
+    PORTS = tuple(
+        ports.PortRequest(
+            uplink.uuid, {neutron_uplink.EGRESS: 1000}, uplink.traits
+        )
+        for uplink in NEUTRON_UPLINKS
+    )
+
     def candidates(self, specs):
         """Yield the candidates of a host with all kinds of bridges."""
         groups = sorted(request_groups.suffixes(specs))
@@ -132,7 +155,7 @@ class AgreementTest(base.TestCase):
                     }
                 }
 
-    def passes(self, specs):
+    def passes(self, specs, port_requests):
         """Return whether a host with all kinds of uplinks takes a member."""
         groups = request_groups.suffixes(specs)
         if any(
@@ -141,9 +164,13 @@ class AgreementTest(base.TestCase):
             for key in specs
         ) or (len(groups) > 1 and 'group_policy' not in specs):
             return False
-        wanted = requirements.of_flavor(specs, 1, devices=1)
+        wanted = requirements.of_flavor(
+            specs, 1, devices=1, port_requests=port_requests
+        )
         offers = list(self.candidates(specs))
-        topology = snapshot.HostUplinks(self.UPLINKS)
+        topology = snapshot.HostUplinks(
+            self.UPLINKS, neutron_uplinks=self.NEUTRON_UPLINKS
+        )
         offered = (
             candidates.offered(offers) if wanted.requested_uplinks else None
         )
@@ -172,8 +199,11 @@ class AgreementTest(base.TestCase):
             )
         ),
         st.sampled_from([None, 'none', 'isolate']),
+        st.booleans(),
     )
-    def test_specs_have_a_problem_iff_refused(self, name, keys, policy):
+    def test_specs_have_a_problem_iff_refused(
+        self, name, keys, policy, has_ports
+    ):
         specs = {
             key: '1' if key.startswith('resources') else 'required'
             for key in keys
@@ -182,8 +212,9 @@ class AgreementTest(base.TestCase):
             specs['vhpc:network'] = name
         if policy:
             specs['group_policy'] = policy
-        found = validation.problems(specs)
-        self.assertEqual(self.passes(specs), not found, found)
+        found = validation.problems(specs, ports=has_ports)
+        passes = self.passes(specs, self.PORTS if has_ports else ())
+        self.assertEqual(passes, not found, found)
 
     def test_isolated_uplinks_are_advised_against(self):
         specs = {**recipe('multiple-shared'), 'vhpc:spare_cpus': '1'}
@@ -200,6 +231,14 @@ class AgreementTest(base.TestCase):
             self.assertEqual([], validation.problems(specs))
             (found,) = validation.advice(specs)
             self.assertIn('members of an uplink are not counted', found)
+            self.assertIn('openstack port create', found)
+
+    def test_own_uplink_without_request_group_gets_the_recipe_for_ports(self):
+        for name in ('separate', 'shared-separate'):
+            (found,) = validation.advice({'vhpc:network': name})
+            self.assertIn('as large as the link', found)
+            self.assertIn('--network instead of --port', found)
+            self.assertIn('Servers without such a port find no host', found)
 
     def test_other_request_group_than_that_of_the_recipe_gets_advice(self):
         specs = {

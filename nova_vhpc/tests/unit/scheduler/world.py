@@ -75,6 +75,13 @@ class WorldTestCase(base.BaseTestCase):
                 lambda spec: self.move_source,
             )
         )
+        self.moved_networks = None
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                'nova_vhpc.scheduler.sources.nova_db.network_metadata',
+                lambda spec: self.moved_networks,
+            )
+        )
         # Hosts whose nova-compute is down or disabled.
         self.down = set()
         self.useFixture(

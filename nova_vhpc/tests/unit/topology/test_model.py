@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import os_traits
+
 from nova_vhpc.tests import base
 from nova_vhpc.topology import model
 
@@ -29,6 +31,11 @@ class ModelTest(base.TestCase):
         self.assertEqual(
             'CUSTOM_PHYSNET_PHYS_NET1', model.physnet_trait('phys-net1')
         )
+        for physnet in ('hpc0', 'a--b', '_x__y.', 'Straße', '10.1/24', '-'):
+            self.assertEqual(
+                os_traits.normalize_name(f'PHYSNET_{physnet}'),
+                model.physnet_trait(physnet),
+            )
 
     def test_uplinks_are_in_name_order(self):
         def uplink(bridge, nic):

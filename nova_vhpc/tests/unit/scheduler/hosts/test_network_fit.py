@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
+
 import hypothesis
 from hypothesis import strategies
 from oslotest import base
@@ -32,8 +34,10 @@ OWN = uplink(network_fit.SEPARATE, 'br2', 'eth2')
 class FitTest(base.BaseTestCase):
     """Bridges of each network configuration (HPCVirt'09 section 4)."""
 
-    def fit(self, name, *uplinks, mbps=None):
-        return network_fit.fit(network_fit.RULES[name], uplinks, mbps)
+    def fit(self, name, *uplinks, mbps=None, physnets=None):
+        return network_fit.fit(
+            network_fit.RULES[name], uplinks, mbps, physnets
+        )
 
     def test_each_configuration_uses_its_bridges(self):
         other = uplink(network_fit.SHARED, 'br3', 'eth3')
@@ -90,6 +94,27 @@ class FitTest(base.BaseTestCase):
             'separate', uplink(network_fit.SEPARATE, 'br2', 'bond0', slots=0)
         ).reason
         self.assertIn('NIC bond0 on bridge br2 is held for guests', reason)
+
+    def test_uplink_on_another_physical_network_does_not_serve(self):
+        one, two = (
+            dataclasses.replace(OWN, physnets=frozenset([physnet]))
+            for physnet in ('PHYSNET1', 'PHYSNET2')
+        )
+        for physnets, uplinks in (
+            ({'PHYSNET1'}, (one, OWN)),
+            ({'PHYSNET1', 'PHYSNET2'}, (one, two, OWN)),
+            (None, (one, two, OWN)),
+        ):
+            fit = self.fit('separate', one, two, OWN, physnets=physnets)
+            self.assertEqual(uplinks, fit.uplinks)
+        reason = self.fit('separate', one, two, physnets={'OTHER'}).reason
+        self.assertIn('NIC eth2 on bridge br2 is on PHYSNET1', reason)
+        self.assertIn('the networks of the server are on OTHER', reason)
+
+    def test_bridge_for_peers_may_be_on_another_physical_network(self):
+        shared = dataclasses.replace(SHARED, physnets=frozenset(['OTHER']))
+        fit = self.fit('shared-separate', shared, OWN, physnets={'PHYSNET1'})
+        self.assertIsNone(fit.reason)
 
     def test_fastest_uplink_is_first(self):
         fast = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=10000)

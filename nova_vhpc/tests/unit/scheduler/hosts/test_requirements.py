@@ -13,7 +13,7 @@
 from oslotest import base
 
 from nova_vhpc.flavor import request_groups
-from nova_vhpc.scheduler.hosts import requirements
+from nova_vhpc.scheduler.hosts import ports, requirements
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
@@ -118,6 +118,7 @@ class RequirementsTest(base.BaseTestCase):
             ({'vhpc:network': 'separate'}, 'add resources_uplink:'),
             ({'vhpc:network': 'shared-separate'}, 'requests no uplink'),
             ({'vhpc:network': 'exported'}, 'pci_passthrough:alias'),
+            ({'vhpc:network': 'separate'}, 'openstack port create'),
             ({**SEPARATE, 'vhpc:network': 'multiple-shared'}, '2 would be'),
             (
                 {**SEPARATE, 'resources_b:CUSTOM_VHPC_UPLINK': '1'},
@@ -128,6 +129,28 @@ class RequirementsTest(base.BaseTestCase):
                 wanted = requirements.of_flavor(specs, 1)
                 fit_result = requirements.evaluate(host(uplink(1)), wanted)
                 self.assertIn(words, fit_result.reason)
+
+    def test_ports_bring_uplinks_unless_the_flavor_requests_them(self):
+        one = ports.PortRequest('a', {}, frozenset())
+        for specs, requests, used in (
+            ({'vhpc:network': 'separate'}, (one,), True),
+            ({'vhpc:network': 'shared'}, (one,), True),
+            ({'vhpc:min_link_mbps': '10'}, (one,), True),
+            # Two are needed.
+            ({'vhpc:network': 'multiple-shared'}, (one,), False),
+            ({'vhpc:network': 'multiple-shared'}, (one, one), True),
+            (SEPARATE, (one,), False),
+            ({'vhpc:network': 'exported'}, (one,), False),
+            ({'vhpc:workload': 'parallel'}, (one,), False),
+        ):
+            with self.subTest(specs):
+                wanted = requirements.of_flavor(
+                    specs, 1, devices=1, port_requests=requests
+                )
+                self.assertIsNone(wanted.flaw)
+                self.assertEqual(
+                    requests if used else (), wanted.port_requests
+                )
 
     def test_topology_is_needed_only_if_requested(self):
         for specs, needs in (

@@ -18,6 +18,7 @@ from unittest import mock
 import fixtures
 from nova import context as nova_context
 from nova import exception, objects
+from nova.network import model
 from oslo_utils import timeutils
 from oslotest import base
 
@@ -229,6 +230,65 @@ class MoveSourceTest(base.BaseTestCase):
             self.assertIsNone(nova_db.move_source(spec))
         self.assertFalse(answer.is_set())
         self.assertIn(f'Cell {CELL.uuid} did not answer', log.output)
+
+
+class NetworkMetadataTest(base.BaseTestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.spec = objects.RequestSpec(
+            instance_uuid=A,
+            requested_destination=objects.Destination(cell=CELL),
+        )
+        self.useFixture(fixtures.MockPatchObject(nova_context, 'target_cell'))
+        self.nics = self.useFixture(
+            fixtures.MockPatchObject(
+                objects.InstanceInfoCache, 'get_by_instance_uuid'
+            )
+        ).mock
+
+    def found(self, *networks):
+        """Look up a server with NICs on networks."""
+        self.nics.return_value = objects.InstanceInfoCache(
+            network_info=model.NetworkInfo(
+                [
+                    model.VIF(network=model.Network(**network))
+                    for network in networks
+                ]
+            )
+        )
+        return nova_db.network_metadata(self.spec)
+
+    def test_physical_networks_of_all_nics_are_found(self):
+        found = self.found(
+            {'physical_network': 'hpc0', 'tunneled': False},
+            {'physical_network': 'hpc1', 'tunneled': False},
+        )
+        self.assertEqual({'hpc0', 'hpc1'}, found.physnets)
+        self.assertFalse(found.tunneled)
+        self.assertEqual(A, self.nics.call_args.args[1])
+
+    def test_tunneled_network_is_found(self):
+        found = self.found(
+            {'physical_network': None, 'tunneled': True},
+            # Of a Nova before 18.0.
+            {'bridge': 'br-int'},
+        )
+        self.assertEqual((set(), True), (found.physnets, found.tunneled))
+
+    def test_server_without_nics_is_on_no_network(self):
+        found = self.found()
+        self.assertEqual((set(), False), (found.physnets, found.tunneled))
+
+    def test_networks_are_none_if_the_database_fails(self):
+        self.nics.side_effect = ConnectionError('refused')
+        self.assertIsNone(nova_db.network_metadata(self.spec))
+        self.assertIn('did not answer which networks', self.log.output)
+        with mock.patch.object(
+            nova_context, 'scatter_gather_cells', side_effect=KeyError
+        ):
+            self.assertIsNone(nova_db.network_metadata(self.spec))
+        self.assertIn('Cannot look up which networks', self.log.output)
 
 
 class MustLeaveTest(base.BaseTestCase):

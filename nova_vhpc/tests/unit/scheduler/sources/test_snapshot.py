@@ -14,6 +14,7 @@ from oslotest import base
 
 from nova_vhpc.bench.scheduler import world
 from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.tests.unit.scheduler import neutron
 from nova_vhpc.topology import model
 
 
@@ -128,11 +129,61 @@ class ParseTest(base.BaseTestCase):
             {'VCPU': (14, 3), 'PCPU': (8, 8)}, found[self.root].resources
         )
 
+    def test_physical_networks_of_each_uplink_are_read(self):
+        uuids = world.uplink_uuids('host00001')
+        traits = self.body['provider_summaries'][uuids[1]]['traits']
+        traits += ['CUSTOM_PHYSNET_HPC1', 'CUSTOM_OTHER']
+        uplinks = (
+            snapshot.parse(self.body, self.names).hosts[self.root].uplinks
+        )
+        self.assertEqual({'CUSTOM_PHYSNET_HPC1'}, uplinks[1].physnets)
+        self.assertEqual(frozenset(), uplinks[0].physnets)
+
+    def test_uplinks_of_neutron_are_read(self):
+        providers = neutron.Providers(self.body)
+        node = 'host00001'
+        providers.add(node, 'HPC1', used=300_000)
+        providers.add(node, 'HPC0', neutron.OVS, NET_BW_EGR_KILOBIT_PER_SEC=7)
+        names = {**self.names, **snapshot.parse_names(providers.names)}
+        hosts = snapshot.parse(self.body, names).hosts
+        host = hosts[self.root]
+        self.assertEqual(4, len(host.uplinks))
+        zero, one = host.neutron_uplinks
+        self.assertEqual(['br-hpc0', 'br-hpc1'], [zero.device, one.device])
+        self.assertEqual(
+            {'NET_BW_EGR_KILOBIT_PER_SEC': (7, 0)}, zero.bandwidth
+        )
+        self.assertEqual(neutron.both((1_000_000, 300_000)), one.bandwidth)
+        self.assertLessEqual(set(neutron.traits('HPC1')), one.traits)
+        self.assertEqual(1000, one.mbps)
+        other = hosts[world.root_uuid('host00000')]
+        self.assertEqual((), other.neutron_uplinks)
+
+    def test_uplink_of_neutron_without_known_name_is_the_uuid(self):
+        uuid = neutron.Providers(self.body).add('host00001', 'HPC1')
+        host = snapshot.parse(self.body, self.names).hosts[self.root]
+        (uplink,) = host.neutron_uplinks
+        self.assertEqual(uuid, uplink.device)
+
     def test_parse_raises_if_it_is_no_placement_answer(self):
         self.assertRaises(KeyError, snapshot.parse, {'errors': []}, {})
 
 
 class NamesTest(base.BaseTestCase):
+    def test_names_of_neutron_are_read_by_the_type_of_port(self):
+        body = world.bulk_body(1)
+        providers = neutron.Providers(body)
+        uuid = providers.add('host00000', 'HPC1')
+        names = snapshot.parse_names(world.names(1))
+        self.assertEqual(
+            '/resource_providers?required=in:CUSTOM_VNIC_TYPE_DIRECT,'
+            'CUSTOM_VNIC_TYPE_NORMAL',
+            snapshot.names_read(body, names),
+        )
+        names.update(snapshot.parse_names(providers.names))
+        self.assertEqual((neutron.OVN, 'br-hpc1'), names[uuid])
+        self.assertIsNone(snapshot.names_read(body, names))
+
     def test_node_names_may_contain_colons(self):
         self.assertEqual(
             {'u': ('br0', 'eth0')},

@@ -26,8 +26,9 @@ import fixtures
 from oslo_config import cfg
 from oslo_log import formatters, log
 
+from nova_vhpc.bench.scheduler import world as bench_world
 from nova_vhpc.scheduler.sources import uplink_cache
-from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc.tests.unit.scheduler import neutron, world
 from nova_vhpc.topology import model
 
 
@@ -140,6 +141,24 @@ class UplinkCacheTest(world.WorldTestCase):
         self.cache.refresh()
         names = [path for path in self.reads if 'providers?' in path]
         self.assertEqual(2, len(names))
+
+    def test_names_of_neutrons_uplinks_are_read_only_once(self):
+        providers = neutron.Providers(self.body)
+        providers.add('host00000', 'HPC1')
+        # Its name does not come, as if its agent had just been deleted.
+        providers.add('host00001', 'HPC1')
+        self.names.extend(
+            name for name in providers.names if 'host00000' in name['name']
+        )
+        for _ in range(2):
+            self.cache.refresh()
+        names = [path for path in self.reads if 'providers?' in path]
+        self.assertEqual(1, len(names))
+        snapshot, _ = self.cache.snapshot()
+        (uplink,) = snapshot.hosts[
+            bench_world.root_uuid('host00000')
+        ].neutron_uplinks
+        self.assertEqual('br-hpc1', uplink.device)
 
     def test_reason_names_the_error_if_placement_never_answered(self):
         self.body = ConnectionError('refused')
