@@ -36,7 +36,7 @@ from nova_vhpc import version
 from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.explain import cloud, explain, model
+from nova_vhpc.explain import cloud, explain, member_ports, model
 from nova_vhpc.explain.cloud import nova_options
 from nova_vhpc.explain.request_file import (
     ExplainRequest,
@@ -123,6 +123,14 @@ def _parser() -> argparse.ArgumentParser:
         help='number of SR-IOV ports of a member (each takes a PCI device)',
     )
     parser.add_argument(
+        '--port',
+        action='append',
+        dest='ports',
+        metavar='PHYSNET[:KBPS]',
+        help='a port of each member: physical network of its network, and the '
+        'minimum bandwidth of its QoS policy in kbit/s; may be repeated',
+    )
+    parser.add_argument(
         '--config-file',
         metavar='FILE',
         help="nova-scheduler's configuration file, for [vhpc_scheduler] "
@@ -148,6 +156,7 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
         'members': args.members,
         'cluster_members': args.cluster_members,
         'devices': args.devices,
+        'ports': args.ports and tuple(map(_port, args.ports)),
     }
     request = dataclasses.replace(
         request, **{k: v for k, v in given.items() if v is not None}
@@ -167,6 +176,13 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     assert request.flavor is not None
     notes = options.notes(request.flavor.extra_specs)
     return explain.explain(dataclasses.replace(question, notes=notes))
+
+
+def _port(text: str) -> member_ports.Port:
+    try:
+        return member_ports.parse(text)
+    except ValueError as error:
+        raise RequestError(f'--port: {error}') from None
 
 
 def _question(

@@ -26,6 +26,7 @@ from nova_vhpc.explain import moves
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
 from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler.hosts import ports
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
     HostView,
@@ -150,9 +151,32 @@ def _serving(
 ) -> tuple[str, ...]:
     """Return the uplinks that the next member could get."""
     uplinks = fit_result.uplinks
+    if requirements.port_requests:
+        return _serving_ports(requirements, view, fit_result)
     if requirements.requested_uplinks:
         return tuple(map(str, claimable(view, uplinks)))
     return tuple(map(str, uplinks))
+
+
+def _serving_ports(
+    requirements: Requirements, view: HostView, fit_result: FitResult
+) -> tuple[str, ...]:
+    """Return the uplinks that the ports of the next member could get."""
+    if view.topology is None or not fit_result.passes or fit_result.unknown:
+        return ()
+    assert requirements.rule is not None
+    port_fit = ports.fit(
+        requirements.rule,
+        requirements.port_requests,
+        view.topology,
+        requirements.specs.min_link_mbps,
+    )
+    serving = frozenset[str]().union(*port_fit.serving.values())
+    return tuple(
+        str(uplink)
+        for uplink in view.topology.neutron_uplinks
+        if uplink.uuid in serving
+    )
 
 
 def _notes(

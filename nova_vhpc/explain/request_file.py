@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_vhpc.conf.types import overcommit_limits
-from nova_vhpc.explain import model
+from nova_vhpc.explain import member_ports, model
 from nova_vhpc.flavor import (
     cpu_policy,
     extra_specs,
@@ -38,8 +38,10 @@ from nova_vhpc.scheduler.hosts.requirements import (
     of_flavor,
 )
 from nova_vhpc.scheduler.planner.model import HostFacts, Policy
+from nova_vhpc.scheduler.sources import neutron_uplink
+from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
-from nova_vhpc.topology.model import BridgeKind, provider_uuid
+from nova_vhpc.topology.model import BridgeKind, physnet_trait, provider_uuid
 
 _MISSING: Any = object()
 
@@ -251,6 +253,7 @@ class ExplainRequest:
     :ivar cluster_members: number of members that the cluster will have, as in
         the scheduler hint ``vhpc_members``; None if there is no hint.
     :ivar devices: number of PCI devices of one member's ports.
+    :ivar ports: ports of one member on provider networks.
     :ivar options: options of ``[vhpc_scheduler]``.
     """
 
@@ -263,6 +266,7 @@ class ExplainRequest:
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     cluster_members: int | None = None
     devices: int = 0
+    ports: tuple[member_ports.Port, ...] = ()
     options: Options = dataclasses.field(default_factory=Options)
 
     def question(
@@ -283,6 +287,8 @@ class ExplainRequest:
             self.devices + pci_aliases.devices(flavor.extra_specs),
             options.spare_cpus,
             options.max_overcommit,
+            member_ports.requests(self.ports),
+            member_ports.physnets(self.ports),
         )
         if self.cluster_members is not None:
             if self.policy is None:
@@ -340,6 +346,11 @@ def read(
             else top.integer('cluster_members', least=1)
         ),
         devices=top.integer('devices', 0),
+        ports=(
+            ()
+            if top.get('ports', None) is None
+            else tuple(map(_port, top.children('ports')))
+        ),
         options=_options(top.child('options')),
     )
     group = top.get('group', None)
@@ -398,6 +409,12 @@ def _flavor(document: Any) -> Flavor:
     return flavor
 
 
+def _port(reader: ObjectReader) -> member_ports.Port:
+    port = member_ports.Port(reader.text('physnet'), reader.integer('kbps', 0))
+    reader.reject_unknown_keys()
+    return port
+
+
 def _options(reader: ObjectReader) -> Options:
     default = Options()
     options = Options(
@@ -449,6 +466,14 @@ def _host(reader: ObjectReader, now_s: float) -> model.Host:
             tuple(uplinks),
             # Without a stamp, published uplinks are never stale.
             None if age is None else int(now_s // 60) - age,
+            neutron_uplinks=(
+                ()
+                if reader.get('neutron_uplinks', None) is None
+                else tuple(
+                    _neutron_uplink(item)
+                    for item in reader.children('neutron_uplinks')
+                )
+            ),
         )
     host = model.Host(
         facts=HostFacts(
@@ -491,3 +516,23 @@ def _uplink(reader: ObjectReader, host: str) -> UplinkState:
     )
     reader.reject_unknown_keys()
     return uplink
+
+
+def _neutron_uplink(reader: ObjectReader) -> NeutronUplink:
+    device = reader.text('device')
+    total, used = reader.integer('kbps', least=1), reader.integer('used', 0)
+    physnet = reader.text('physnet')
+    reader.reject_unknown_keys()
+    return NeutronUplink(
+        device,
+        device,
+        frozenset(
+            [
+                physnet_trait(physnet),
+                neutron_uplink.VNIC_TYPE + 'NORMAL',
+            ]
+        ),
+        dict.fromkeys(
+            neutron_uplink.DIRECTIONS, neutron_uplink.Bandwidth(total, used)
+        ),
+    )

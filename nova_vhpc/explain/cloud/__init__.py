@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
+from nova_vhpc.explain import member_ports
 from nova_vhpc.explain import model as explain_model
 from nova_vhpc.explain.cloud import (
     host_aggregates,
@@ -103,6 +104,7 @@ def _hosts(
         request.flavor,
         options,
         in_group=request.policy is not None,
+        port_requests=member_ports.requests(request.ports),
     )
     free_devices: Mapping[str, tuple[int, ...]] = {}
     if not request.devices:

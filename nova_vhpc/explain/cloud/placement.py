@@ -26,6 +26,7 @@ from nova_vhpc.explain.cloud import pci_devices
 from nova_vhpc.explain.cloud.nova_options import NovaOptions
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import cpu_policy
+from nova_vhpc.scheduler.hosts.ports import PortRequest
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.topology import model
 
@@ -38,13 +39,18 @@ _THREAD_POLICIES = {'isolate': 'forbidden', 'require': 'required'}
 
 
 def read(
-    placement: Any, flavor: Flavor, options: NovaOptions, in_group: bool
+    placement: Any,
+    flavor: Flavor,
+    options: NovaOptions,
+    in_group: bool,
+    port_requests: Sequence[PortRequest] = (),
 ) -> 'Offers':
     """Return what Placement offers for one member on each host.
 
     :param placement: adapter of an openstacksdk connection.
     :param options: options of nova-scheduler.
     :param in_group: whether the member is in a server group.
+    :param port_requests: bandwidth that the ports of the member request.
     :raises CloudError: Placement does not answer or refuses the query.
     """
     # Nova asks for all candidates if there is a hint for a server group.
@@ -55,10 +61,18 @@ def read(
             placement, flavor.extra_specs, options.aliases
         )
     offers = Offers(flavor.pinned, limit)
-    path = query(flavor, devices=devices, limit=limit)
+    path = query(
+        flavor, devices=devices, limit=limit, port_requests=port_requests
+    )
     offers.add(openstack.get(placement, path, VERSION))
     if options.falls_back and cpu_policy.falls_back(flavor.extra_specs):
-        path = query(flavor, translated=False, devices=devices, limit=limit)
+        path = query(
+            flavor,
+            translated=False,
+            devices=devices,
+            limit=limit,
+            port_requests=port_requests,
+        )
         offers.add(openstack.get(placement, path, VERSION), fallback=True)
     return offers
 
@@ -68,6 +82,7 @@ def query(
     translated: bool = True,
     devices: Sequence[pci_devices.Alias] = (),
     limit: int | None = None,
+    port_requests: Sequence[PortRequest] = (),
 ) -> str:
     """Return the path of Nova's query to Placement for one member.
 
@@ -75,6 +90,7 @@ def query(
         traits; if not, all vCPUs are requested as shared ones (VCPU).
     :param devices: PCI devices that Placement allocates.
     :param limit: most candidates to ask for.
+    :param port_requests: bandwidth that the ports of the member request.
     """
     specs = dict(flavor.extra_specs)
     traits = {}
@@ -104,13 +120,16 @@ def query(
         # Nova ignores another value, and has a default for groups that are
         # not the flavor's.
         own = len((resources.keys() | required.keys()) - {''})
-        defaults = own < 2 <= own + len(devices)
+        defaults = own < 2 <= own + len(devices) + len(port_requests)
         group_policy = 'none' if defaults else None
     for number, device in enumerate(devices):
         suffix = f'_pci-{number}'
         resources[suffix] = {device.resource_class: 1}
         if device.traits:
             required[suffix] = sorted(device.traits)
+    for request in port_requests:
+        resources[request.group] = dict(request.kbps)
+        required[request.group] = sorted(request.traits)
     amounts = {
         **cpus,
         'MEMORY_MB': flavor.ram_mb,

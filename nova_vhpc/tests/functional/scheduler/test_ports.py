@@ -17,12 +17,17 @@ in Placement of the shape that Neutron 29 with OVN makes. Nova asks Placement
 by them, claims and binds as in production.
 """
 
+import contextlib
+import io
+import json
 import uuid
 
 import fixtures
 from nova.tests.functional import test_servers_resource_request as nova_ports
 
+from nova_vhpc.cmd import explain as command
 from nova_vhpc.flavor import recipes
+from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, test_network
 from nova_vhpc.topology import model
 
@@ -192,6 +197,33 @@ class BandwidthTest(PortsTestCase):
             self.assertEqual(0, self.used_kbps(host, 'hpc0'))
         self.boot_with(flavor, ports[2], expected_state='ERROR')
         self.assertIn('No valid host', self.booted['fault']['message'])
+
+    def explained(self, flavor, *ports):
+        """Return what nova-vhpc-explain says of each host: a reason or ''."""
+        cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
+        out = io.StringIO()
+        argv = [f'--port={port}' for port in ports]
+        with contextlib.redirect_stdout(out):
+            command.main(['--flavor', flavor, '--json', *argv], cloud)
+        return {
+            host['name']: host['reason'] or ''
+            for host in json.loads(out.getvalue())['hosts']
+        }
+
+    def test_server_boots_where_it_is_explained_to_fit(self):
+        flavor = self.flavor(by_ports('separate'))
+        port = f'hpc1:{LINK_KBPS}'
+        self.assertEqual({'one': '', 'two': ''}, self.explained(flavor, port))
+        host = self.boot_with(flavor, self.port('hpc1', LINK_KBPS))
+        other = 'two' if host == 'one' else 'one'
+        found = self.explained(flavor, port)
+        self.assertIn('Placement offers no', found[host])
+        self.assertEqual('', found[other])
+        self.assertEqual(
+            other, self.boot_with(flavor, self.port('hpc1', LINK_KBPS))
+        )
+        for reason in self.explained(flavor, 'hpc1:1000').values():
+            self.assertIn('as large as the link', reason)
 
     def test_port_that_leaves_room_to_others_finds_no_host(self):
         self.boot_with(

@@ -25,7 +25,7 @@ import fixtures
 import nova_vhpc
 from nova_vhpc.cmd import explain
 from nova_vhpc.explain import explain as scheduler_explain
-from nova_vhpc.explain import request_file
+from nova_vhpc.explain import member_ports, request_file
 from nova_vhpc.explain.cloud import pci_devices, placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes, request_groups
@@ -126,6 +126,29 @@ class CommandTest(base.TestCase):
             self.assertEqual(2, status)
             self.assertIn(f'{option}: {value} is less than {least}', err)
 
+    def test_ports_are_those_of_the_arguments(self):
+        bridge = {'device': 'br', 'physnet': 'hpc1', 'kbps': 1000, 'used': 0}
+        document = request([host(1, neutron_uplinks=[bridge])], members=1)
+        document['flavor']['extra_specs'] = {'vhpc:network': 'separate'}
+        path = self.write(document)
+        for argv, fits in (
+            ([], False),
+            (['--port', 'hpc1'], False),
+            (['--port', 'hpc1:1000'], True),
+            (['--port', 'hpc0', '--port', 'hpc1:1000'], True),
+            (['--port', 'hpc1:999'], False),
+        ):
+            _, out, _ = self.run_(path, '--json', *argv)
+            (found,) = json.loads(out)['hosts']
+            self.assertIs(fits, found['reason'] is None, argv)
+
+    def test_port_that_is_none_is_refused(self):
+        path = self.write(request([host(1)]))
+        for text in (':1000', 'hpc1:', 'hpc1:fast', 'hpc1:-1', 'hpc1:\u00b2'):
+            status, _, err = self.run_(path, '--port', text)
+            self.assertEqual(1, status)
+            self.assertIn('is not PHYSNET or PHYSNET:KBPS', err)
+
     def test_configuration_that_is_no_text_is_an_error(self):
         path = self.write(request([host(1)]))
         conf = Path(path + '.conf')
@@ -219,7 +242,7 @@ class DocumentationTest(base.TestCase):
 class QueryTest(base.TestCase):
     """The question to Placement must be the one that Nova asks."""
 
-    def nova_query(self, flavor):
+    def nova_query(self, flavor, port_groups=()):
         from nova import objects
         from nova.pci import request
         from nova.scheduler import utils
@@ -236,7 +259,7 @@ class QueryTest(base.TestCase):
         spec = objects.RequestSpec(
             flavor=nova_flavor,
             image=objects.ImageMeta.from_dict({'properties': {}}),
-            requested_resources=[],
+            requested_resources=list(port_groups),
         )
         if 'pci_passthrough:alias' in flavor.extra_specs:
             spec.pci_requests = request.get_pci_requests_from_flavor(
@@ -287,6 +310,37 @@ class QueryTest(base.TestCase):
                         urllib.parse.parse_qsl(ours.partition('?')[2])
                     ),
                 )
+
+    def test_query_equals_that_of_nova_for_ports(self):
+        from nova import objects
+
+        objects.register_all()
+        ports = [member_ports.Port('hpc0', 1000), member_ports.Port('hpc1', 5)]
+        for network, given in (
+            ('separate', ports[:1]),
+            ('multiple-shared', ports),
+        ):
+            flavor = Flavor(4, 2048, {'vhpc:network': network}, disk_gb=10)
+            requests = member_ports.requests(given)
+            groups = [
+                objects.RequestGroup.from_port_request(
+                    None,
+                    f'port-{number}',
+                    {'resources': each.kbps, 'required': each.traits},
+                )
+                for number, each in enumerate(requests)
+            ]
+            ours = placement.query(flavor, port_requests=requests)
+            nova = self.nova_query(flavor, groups)
+            self.assertEqual(
+                self.without_names(nova.items()),
+                self.without_names(
+                    (re.sub('_port', 'port-', key), value)
+                    for key, value in urllib.parse.parse_qsl(
+                        ours.partition('?')[2]
+                    )
+                ),
+            )
 
     ALIASES = (
         '{"name": "vf", "vendor_id": "8086", "product_id": "154c",'

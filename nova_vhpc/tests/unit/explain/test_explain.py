@@ -116,6 +116,45 @@ class FitTest(base.TestCase):
         # Full uplinks are Placement's matter; they only get no member.
         self.assertEqual(0, found['c7'].planned)
 
+    def test_ports_need_uplinks_of_neutron(self):
+        def bridge(physnet, used=0):
+            return {
+                'device': f'br-{physnet}',
+                'physnet': physnet,
+                'kbps': 10_000_000,
+                'used': used,
+            }
+
+        document = request(
+            [
+                host(1, neutron_uplinks=[bridge('hpc0'), bridge('hpc1')]),
+                host(2, neutron_uplinks=[bridge('hpc1', 10_000_000)]),
+                host(3, neutron_uplinks=[bridge('hpc0')]),
+                host(4),
+            ],
+            flavor={
+                'vcpus': 2,
+                'ram_mb': 2048,
+                'extra_specs': {'vhpc:network': 'separate'},
+            },
+            members=1,
+            ports=[{'physnet': 'hpc1', 'kbps': 10_000_000}],
+        )
+        found = by_name(answer(document))
+        one = found['c1']
+        self.assertEqual(
+            (1, 10000, 1), (one.slots, one.link_mbps, one.planned)
+        )
+        self.assertEqual(
+            ('br-hpc1 (10000 Mbit/s according to Neutron)',), one.uplinks
+        )
+        self.assertEqual((None, 0), (found['c2'].reason, found['c2'].slots))
+        for name in ('c3', 'c4'):
+            self.assertIn('CUSTOM_PHYSNET_HPC1', found[name].reason)
+        document['ports'] = []
+        for host_answer in answer(document).hosts:
+            self.assertIn('openstack port create', host_answer.reason)
+
     def test_exported_flavor_needs_free_devices(self):
         found = by_name(
             answer(

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The Neutron ports of a member, as a request to explain names them. Pure."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nova_vhpc.scheduler.hosts.ports import PortRequest
+from nova_vhpc.scheduler.sources import neutron_uplink
+from nova_vhpc.topology import model
+
+
+class Port(NamedTuple):
+    """A port of each member.
+
+    :ivar physnet: physical network of its network.
+    :ivar kbps: minimum bandwidth of its QoS policy in both directions, in
+        kbit/s; 0 without one.
+    """
+
+    physnet: str
+    kbps: int = 0
+
+
+def parse(text: str) -> Port:
+    """Return the port that ``PHYSNET`` or ``PHYSNET:KBPS`` names.
+
+    :raises ValueError: the text is neither.
+    """
+    physnet, colon, kbps = text.partition(':')
+    if not physnet or (colon and not (kbps.isascii() and kbps.isdigit())):
+        raise ValueError(f'{text!r} is not PHYSNET or PHYSNET:KBPS')
+    return Port(physnet, int(kbps or 0))
+
+
+def requests(ports: Iterable[Port]) -> tuple[PortRequest, ...]:
+    """Return the bandwidth that the ports request, as Nova has it."""
+    return tuple(
+        PortRequest(
+            f'_port{number}',
+            dict.fromkeys(neutron_uplink.DIRECTIONS, port.kbps),
+            frozenset(
+                [
+                    model.physnet_trait(port.physnet),
+                    neutron_uplink.VNIC_TYPE + 'NORMAL',
+                ]
+            ),
+        )
+        for number, port in enumerate(ports)
+        if port.kbps
+    )
+
+
+def physnets(ports: Iterable[Port]) -> frozenset[str] | None:
+    """Return the traits of the ports' physical networks, None if unknown."""
+    return frozenset(model.physnet_trait(p.physnet) for p in ports) or None
