@@ -45,6 +45,7 @@ from nova_vhpc.explain.request_file import (
     read,
 )
 from nova_vhpc.scheduler.planner import host_weights
+from nova_vhpc.scheduler.sources import cost_table_file
 
 NOVA_CONF = '/etc/nova/nova.conf'
 
@@ -230,6 +231,10 @@ def _configured(
     except UnicodeDecodeError as error:
         raise RequestError(conf_package.reason(error)) from None
     group = conf.vhpc_scheduler
+    try:
+        costs = cost_table_file.read(group.cost_table)
+    except ValueError as error:
+        raise RequestError(str(error)) from None
     options = Options(
         spare_cpus=group.spare_cpus,
         max_overcommit=group.max_overcommit,
@@ -237,6 +242,7 @@ def _configured(
         topology_max_age_s=group.topology_max_age,
         weight_of_unknown=group.weight_of_unknown,
         weight_multiplier=group.weight_multiplier,
+        costs=costs,
     )
     return (
         dataclasses.replace(request, options=options),

@@ -181,6 +181,20 @@ or ``none:0`` to apply Nova's ratios only.
 """,
     ),
     cfg.StrOpt(
+        'cost_table',
+        help="""
+File with what was measured of this cloud's hosts and uplinks, by which the
+planner compares placements. Without it, the planner uses the figures of
+HPCVirt'09 (Gigabit Ethernet, Xen).
+
+Set it where hosts differ much from those, in particular with uplinks of
+10 Gbit/s or more: make the file with ``nova-vhpc-bench network --calibrate
+FILE``, copy it to every nova-scheduler, and try
+``/etc/nova/vhpc-costs.json``. It is read when nova-scheduler starts, which
+fails if the file is missing or wrong.
+""",
+    ),
+    cfg.StrOpt(
         'switch_key',
         default='vhpc:switch',
         help="""

@@ -273,6 +273,7 @@ def _plan_request(
         question.existing,
         question.policy,
         question.max_server_per_host,
+        question.costs,
     )
 
 
@@ -333,6 +334,7 @@ def _slowdown(
             members,
             1.0,
             tier_factor=placement.tier_factor,
+            table=question.costs,
         ),
         3,
     )

@@ -24,6 +24,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     Requirements,
 )
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import ClusterPlacement, HostFacts
 
 
@@ -67,6 +68,7 @@ class Question:
     :ivar notes: sentences on what the hosts' values do not cover.
     :ivar expected: number of members that are to come by later requests.
     :ivar moves: whether to say what moves of running members would gain.
+    :ivar costs: what was measured of the cloud's hosts.
     """
 
     requirements: Requirements
@@ -83,6 +85,7 @@ class Question:
     notes: tuple[str, ...] = ()
     expected: int = 0
     moves: bool = False
+    costs: CostTable = PAPER
 
     def multiplier_of(self, host: Host) -> float:
         """Return the weight multiplier of one host."""

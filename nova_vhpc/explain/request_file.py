@@ -37,6 +37,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     of_flavor,
 )
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts, Policy
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink
@@ -200,6 +201,7 @@ class Options:
     topology_max_age_s: int = 1200
     weight_of_unknown: float = -1.0
     weight_multiplier: float = 20.0
+    costs: CostTable = PAPER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -314,6 +316,7 @@ class ExplainRequest:
                 allow_unknown=options.allow_unknown,
             ),
             weight_of_unknown=options.weight_of_unknown,
+            costs=options.costs,
             multiplier=options.weight_multiplier,
             flaws=tuple(validation.problems(flavor.extra_specs)),
             # Without a server group, the scheduler does not know the others.

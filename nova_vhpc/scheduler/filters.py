@@ -28,6 +28,7 @@ from oslo_log import log as logging
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs, validation
 from nova_vhpc.scheduler.session.session import SchedulingSession
+from nova_vhpc.scheduler.sources import cost_table_file
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         super().__init__()
         scheduler_conf.register_opts(CONF)
         scheduler_conf.check(CONF)
+        cost_table_file.read(CONF.vhpc_scheduler.cost_table)
         subset_size = CONF.filter_scheduler.host_subset_size
         if subset_size > 1:
             LOG.warning(

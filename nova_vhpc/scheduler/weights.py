@@ -26,6 +26,7 @@ from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler.session.host_info import ATTRIBUTE
 from nova_vhpc.scheduler.session.session import SchedulingSession
+from nova_vhpc.scheduler.sources import cost_table_file
 
 CONF = nova_conf.CONF
 
@@ -45,6 +46,7 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         super().__init__()
         scheduler_conf.register_opts(CONF)
         scheduler_conf.check(CONF)
+        cost_table_file.read(CONF.vhpc_scheduler.cost_table)
 
     def weight_multiplier(self, host_state: Any) -> float:
         """Return a host's multiplier, 0.0 without a virtual cluster."""

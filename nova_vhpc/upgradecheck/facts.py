@@ -33,6 +33,7 @@ from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.linux import cgroup, tick
+from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.topology import model
 from nova_vhpc.upgradecheck import (
     checks,
@@ -83,6 +84,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return scheduler_checks.check(None)
         try:
             scheduler_conf.check(self._conf)
+            cost_table_file.read(self._conf.vhpc_scheduler.cost_table)
         except (cfg.Error, ValueError) as error:
             return checks.failure(
                 f'nova-scheduler does not start with our filter: {error}'

@@ -13,7 +13,8 @@
 
 """Predict what members of a virtual cluster pay for communication.
 
-Pure functions over :mod:`nova_vhpc.scheduler.planner.cost_table`. They
+Pure functions over :mod:`nova_vhpc.scheduler.planner.cost_table`, or over a
+table of that form that an operator has measured (parameter ``table``). They
 answer two questions:
 
 * how long one *message* takes, from the micro-benchmarks (HPCVirt'09 tables
@@ -27,6 +28,7 @@ work. :func:`load_of` maps a host to that range.
 """
 
 from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 
 FULL_LOAD = float(cost_table.PAPER_HOST_CPUS)
 
@@ -53,18 +55,17 @@ def _at(columns: cost_table.Columns, position: float) -> float:
     return columns[lower - 1] * (1.0 - part) + columns[lower] * part
 
 
-def _scale(link_mbps: float) -> float:
-    """Return a link's speed relative to the paper's; 1.0 if unknown."""
-    return (
-        link_mbps or cost_table.PAPER_LINK_MBPS
-    ) / cost_table.PAPER_LINK_MBPS
+def _scale(link_mbps: float, table: CostTable) -> float:
+    """Return a link's speed relative to the table's; 1.0 if unknown."""
+    return (link_mbps or table.link_mbps) / table.link_mbps
 
 
 def remote_mb_s(
     network: str,
     talking: float,
     load: float,
-    link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    link_mbps: float = 0,
+    table: CostTable = PAPER,
 ) -> float:
     """Return one member's bandwidth to other hosts, in MB/s.
 
@@ -78,24 +79,27 @@ def remote_mb_s(
     :param link_mbps: speed of the uplink in Mbit/s; 0 if unknown.
     """
     row = cost_table.REMOTE_AS.get(network, network)
-    uplinks = cost_table.SHARED_UPLINKS.get(network)
+    uplinks = table.shared_uplinks.get(network)
     # With one guest, shared and separate are the same (section 6.4): only
     # sharing the uplink makes them differ, and is counted below.
-    cpu_row = cost_table.REMOTE_MB_S['separate' if uplinks else row]
+    cpu_row = table.remote_mb_s['separate' if uplinks else row]
     rate = _at(cpu_row, load) / load
-    if network in cost_table.TWO_INTERFACES:
+    if network in table.two_interfaces:
         rate = min(
-            rate * cost_table.TWO_INTERFACES[network],
-            cost_table.REMOTE_MB_S[cost_table.NATIVE][0],
+            rate * table.two_interfaces[network],
+            table.remote_mb_s[cost_table.NATIVE][0],
         )
     if uplinks:
         each = max(1.0, talking / uplinks)
-        rate = min(rate, _at(cost_table.REMOTE_MB_S['shared'], each) / each)
-    return rate * _scale(link_mbps)
+        rate = min(rate, _at(table.remote_mb_s['shared'], each) / each)
+    return rate * _scale(link_mbps, table)
 
 
 def local_mb_s(
-    network: str, load: float, link_mbps: float = cost_table.PAPER_LINK_MBPS
+    network: str,
+    load: float,
+    link_mbps: float = 0,
+    table: CostTable = PAPER,
 ) -> float:
     """Return the bandwidth of one pair on the same host, in MB/s.
 
@@ -107,8 +111,8 @@ def local_mb_s(
     """
     row = cost_table.LOCAL_AS.get(network, network)
     pairs = max(1.0, load / 2)
-    rate = _at(cost_table.LOCAL_MB_S[row], pairs) / pairs
-    scale = _scale(link_mbps)
+    rate = _at(table.local_mb_s[row], pairs) / pairs
+    scale = _scale(link_mbps, table)
     return rate * (scale if _by_switch(row) else max(1.0, scale))
 
 
@@ -117,19 +121,23 @@ def _by_switch(row: str) -> bool:
     return row in ('separate', 'exported')
 
 
-def remote_latency_us(network: str, load: float) -> float:
+def remote_latency_us(
+    network: str, load: float, table: CostTable = PAPER
+) -> float:
     """Return the latency of a small message to another host, in us.
 
     HPCVirt'09 table 1. ``exported`` bypasses the host's CPUs and its figures
     show no trend with their load, so their mean is used.
     """
-    row = cost_table.LATENCY_US[cost_table.REMOTE_AS.get(network, network)]
+    row = table.latency_us[cost_table.REMOTE_AS.get(network, network)]
     if network == 'exported':
         return sum(row) / len(row)
     return _at(row, load)
 
 
-def local_latency_us(network: str, load: float) -> float:
+def local_latency_us(
+    network: str, load: float, table: CostTable = PAPER
+) -> float:
     """Return the latency of a small message on the same host, in us.
 
     Through the physical switch it is that of HPCVirt'09 table 1. No paper
@@ -137,22 +145,21 @@ def local_latency_us(network: str, load: float) -> float:
     bandwidth rises (table 5 over table 3).
     """
     row = cost_table.LOCAL_AS.get(network, network)
-    latency_us = remote_latency_us(row, load)
+    latency_us = remote_latency_us(row, load, table)
     if _by_switch(row):
         return latency_us
-    return (
-        latency_us
-        * cost_table.REMOTE_MB_S[row][0]
-        / cost_table.LOCAL_MB_S[row][0]
-    )
+    return latency_us * table.remote_mb_s[row][0] / table.local_mb_s[row][0]
 
 
 def local_us(
-    network: str, load: float, link_mbps: float = cost_table.PAPER_LINK_MBPS
+    network: str,
+    load: float,
+    link_mbps: float = 0,
+    table: CostTable = PAPER,
 ) -> float:
     """Return the time of a nominal message on the same host, in us."""
-    return local_latency_us(network, load) + (
-        cost_table.MESSAGE_BYTES / local_mb_s(network, load, link_mbps)
+    return local_latency_us(network, load, table) + (
+        cost_table.MESSAGE_BYTES / local_mb_s(network, load, link_mbps, table)
     )
 
 
@@ -160,12 +167,13 @@ def remote_us(
     network: str,
     talking: float,
     load: float,
-    link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    link_mbps: float = 0,
+    table: CostTable = PAPER,
 ) -> float:
     """Return the time of a nominal message within one switch, in us."""
-    return remote_latency_us(network, load) + (
+    return remote_latency_us(network, load, table) + (
         cost_table.MESSAGE_BYTES
-        / remote_mb_s(network, talking, load, link_mbps)
+        / remote_mb_s(network, talking, load, link_mbps, table)
     )
 
 
@@ -192,11 +200,13 @@ def member_us(
     members: int,
     load: float,
     *,
-    link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    link_mbps: float = 0,
     tier_factor: float = 1.0,
     own: float = 1.0,
     strangers: float = 0.0,
     paradigm: str = 'mpi',
+    locality: float = cost_table.LOCALITY,
+    table: CostTable = PAPER,
 ) -> float:
     """Return the mean time of a nominal message of a member, in us.
 
@@ -210,6 +220,7 @@ def member_us(
     :param own: the cluster's vCPUs per CPU of its host.
     :param strangers: vCPUs of other guests per CPU of its host.
     :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
+    :param locality: see :func:`remote_share`.
     """
     local, remote = split_us(
         network,
@@ -220,6 +231,8 @@ def member_us(
         own=own,
         strangers=strangers,
         paradigm=paradigm,
+        locality=locality,
+        table=table,
     )
     return local + remote * tier_factor
 
@@ -230,10 +243,12 @@ def split_us(
     members: int,
     load: float,
     *,
-    link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    link_mbps: float = 0,
     own: float = 1.0,
     strangers: float = 0.0,
     paradigm: str = 'mpi',
+    locality: float = cost_table.LOCALITY,
+    table: CostTable = PAPER,
 ) -> tuple[float, float]:
     """Return the parts of :func:`member_us`: same host, other hosts.
 
@@ -244,18 +259,20 @@ def split_us(
     if members <= 1:
         return 0.0, 0.0
     network = network or 'shared'
-    share = remote_share(here, members)
+    share = remote_share(here, members, locality)
     factor = overcommit_factor(paradigm, own) * sharing_factor(own, strangers)
     if network != 'exported':
         # The tables' columns mix the number of pairs with the lack of CPUs.
         # Section 6.4 has the effect of the latter alone, so load is 1.0
         # below. With exported, the host does no packet work.
-        factor *= spare_cpu_factor((FULL_LOAD - load) / (FULL_LOAD - 1.0))
+        factor *= spare_cpu_factor(
+            (FULL_LOAD - load) / (FULL_LOAD - 1.0), table
+        )
     return (
-        factor * (1.0 - share) * local_us(network, 1.0, link_mbps),
+        factor * (1.0 - share) * local_us(network, 1.0, link_mbps, table),
         factor
         * share
-        * remote_us(network, max(1.0, here * share), 1.0, link_mbps),
+        * remote_us(network, max(1.0, here * share), 1.0, link_mbps, table),
     )
 
 
@@ -285,7 +302,7 @@ def sharing_factor(own: float, strangers: float) -> float:
     return max(1.0, own + strangers) / max(1.0, own)
 
 
-def spare_cpu_factor(spare_cpus: float) -> float:
+def spare_cpu_factor(spare_cpus: float, table: CostTable = PAPER) -> float:
     """Return by what factor a missing spare CPU prolongs the run time.
 
     HPCVirt'09 section 6.4: 1.30 to 1.35 without a CPU for packet work.
@@ -294,7 +311,7 @@ def spare_cpu_factor(spare_cpus: float) -> float:
         help further.
     """
     missing = 1.0 - min(1.0, max(0.0, spare_cpus))
-    return 1.0 + (cost_table.NO_SPARE_CPU - 1.0) * missing
+    return 1.0 + (table.no_spare_cpu - 1.0) * missing
 
 
 def slowdown(
@@ -302,8 +319,9 @@ def slowdown(
     here: int,
     members: int,
     load: float = FULL_LOAD,
-    link_mbps: float = cost_table.PAPER_LINK_MBPS,
+    link_mbps: float = 0,
     tier_factor: float = 1.0,
+    table: CostTable = PAPER,
 ) -> float:
     """Return a program's run time relative to native Linux, same layout.
 
@@ -313,8 +331,10 @@ def slowdown(
     :param tier_factor: mean ``TIER_FACTOR`` between members on different
         hosts; native Linux is taken to run under one switch.
     """
-    virtual = _per_mb(network, here, members, load, link_mbps, tier_factor)
-    native = _per_mb(cost_table.NATIVE, here, members, load, link_mbps)
+    virtual = _per_mb(
+        network, here, members, load, link_mbps, table, tier_factor
+    )
+    native = _per_mb(cost_table.NATIVE, here, members, load, link_mbps, table)
     return 1.0 + cost_table.COMMUNICATION_SHARE * (virtual / native - 1.0)
 
 
@@ -324,10 +344,13 @@ def _per_mb(
     members: int,
     load: float,
     link_mbps: float,
+    table: CostTable,
     tier_factor: float = 1.0,
 ) -> float:
     """Return the seconds per MB of a member's all-to-all traffic."""
     share = remote_share(here, members, locality=0.0)
-    return (1.0 - share) / local_mb_s(network, load, link_mbps) + (
-        tier_factor * share / remote_mb_s(network, here, load, link_mbps)
+    return (1.0 - share) / local_mb_s(network, load, link_mbps, table) + (
+        tier_factor
+        * share
+        / remote_mb_s(network, here, load, link_mbps, table)
     )

@@ -20,6 +20,7 @@ Environment*. A number that no paper measured is marked "Derived" (from the
 paper's other figures) or "Ours" (our assumption).
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
@@ -159,3 +160,43 @@ SLOWEST_SHARE: Final = 0.5
 """Weight of the slowest member in the cost of a placement, the mean of all
 having the rest. Ours: parallel programs wait for each other at every step,
 but not at every message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CostTable:
+    """What was measured of one kind of host.
+
+    Rows are network configurations and ``native``; column n is for n
+    communicating pairs.
+
+    :ivar link_mbps: speed of the uplinks, in Mbit/s.
+    :ivar latency_us: see :data:`LATENCY_US`.
+    :ivar remote_mb_s: see :data:`REMOTE_MB_S`.
+    :ivar local_mb_s: see :data:`LOCAL_MB_S`.
+    :ivar two_interfaces: see :data:`TWO_INTERFACES`.
+    :ivar shared_uplinks: see :data:`SHARED_UPLINKS`; a fraction if programs
+        cannot fill all of them.
+    :ivar no_spare_cpu: see :data:`NO_SPARE_CPU`.
+    """
+
+    link_mbps: float = PAPER_LINK_MBPS
+    latency_us: Mapping[str, Columns] = dataclasses.field(
+        default_factory=lambda: LATENCY_US
+    )
+    remote_mb_s: Mapping[str, Columns] = dataclasses.field(
+        default_factory=lambda: REMOTE_MB_S
+    )
+    local_mb_s: Mapping[str, Columns] = dataclasses.field(
+        default_factory=lambda: LOCAL_MB_S
+    )
+    two_interfaces: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: TWO_INTERFACES
+    )
+    shared_uplinks: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: SHARED_UPLINKS
+    )
+    no_spare_cpu: float = NO_SPARE_CPU
+
+
+PAPER: Final = CostTable()
+"""The papers' hosts, in effect unless the operator has measured others."""

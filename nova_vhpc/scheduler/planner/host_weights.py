@@ -151,11 +151,12 @@ def single_member_costs_us(
                 here,
                 max(members, here),
                 cost.load_of(busy, fact.total_cpus),
-                link_mbps=fact.link_mbps or cost_table.PAPER_LINK_MBPS,
+                link_mbps=fact.link_mbps,
                 tier_factor=cost_table.TIER_FACTOR[tier],
                 own=own / cpus,
                 strangers=(busy - own) / cpus,
                 paradigm=request.paradigm,
+                table=request.costs,
             )
         costs_us.append(cost_us)
     return costs_us

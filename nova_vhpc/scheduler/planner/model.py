@@ -22,6 +22,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from nova_vhpc.scheduler.planner import cost_table
+
 NO_LIMIT = 1 << 30
 """``HostFacts.slots`` of a host that only CPUs and RAM limit."""
 
@@ -105,6 +107,7 @@ class PlanRequest:
     :ivar existing: number of running members by host name.
     :ivar max_tier: largest tier that may be needed to contain all members;
         None for no limit.
+    :ivar costs: what was measured of this kind of host.
     """
 
     members: int
@@ -119,6 +122,7 @@ class PlanRequest:
     max_overcommit: float = 1.0
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     max_tier: Tier | None = None
+    costs: cost_table.CostTable = cost_table.PAPER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -232,6 +232,7 @@ class Objective:
                 own=own / cpus,
                 strangers=(busy - own) / cpus,
                 paradigm=request.paradigm,
+                table=request.costs,
             )
             self._terms[key] = term
         return term

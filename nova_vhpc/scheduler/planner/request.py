@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,
@@ -76,6 +77,7 @@ def build_plan_request(
     existing: Mapping[str, int],
     policy: str | None,
     max_server_per_host: int | None,
+    costs: CostTable = PAPER,
 ) -> PlanRequest:
     """Return the request for a plan of a whole virtual cluster.
 
@@ -88,6 +90,7 @@ def build_plan_request(
     :param existing: number of running members by host name.
     :param policy: policy of the server group, None without a group.
     :param max_server_per_host: rule of ``anti-affinity``; None is 1.
+    :param costs: what was measured of this kind of host.
     """
     max_tier = requirements.specs.max_tier
     return PlanRequest(
@@ -103,6 +106,7 @@ def build_plan_request(
         max_overcommit=requirements.max_overcommit,
         existing=existing,
         max_tier=None if max_tier is None else Tier[max_tier.upper()],
+        costs=costs,
     )
 
 

@@ -28,6 +28,7 @@ from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,
@@ -66,6 +67,7 @@ class PlanScore:
         unknown.
     :param subset_size: number of best entries of the list of which Nova takes
         one by chance.
+    :param costs: what was measured of the cloud's hosts.
     :ivar duplicates: whether a host may be in the list more than once.
     :ivar placement: last plan, None before the first.
     """
@@ -80,6 +82,7 @@ class PlanScore:
         is_move: bool,
         cluster_size: int = 0,
         subset_size: int = 1,
+        costs: CostTable = PAPER,
     ) -> None:
         self.duplicates = False
         self.placement: planner.ClusterPlacement | None = None
@@ -91,6 +94,7 @@ class PlanScore:
         self._is_move = is_move
         self._cluster_size = cluster_size
         self._subset_size = subset_size
+        self._costs = costs
         self._placed: list[HostInfo] = []
         self._remaining: int | None = None
         self._expected = 0
@@ -299,6 +303,7 @@ class PlanScore:
             dict(self._existing),
             policy,
             most,
+            self._costs,
         )
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:

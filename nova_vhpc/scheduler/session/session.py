@@ -38,7 +38,7 @@ from nova_vhpc.scheduler.session.host_info import (
     SESSION_ATTRIBUTE,
     HostInfo,
 )
-from nova_vhpc.scheduler.sources import nova_db
+from nova_vhpc.scheduler.sources import cost_table_file, nova_db
 
 LOG = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class SchedulingSession:
             is_move,
             size,
             self._subset_size,
+            cost_table_file.read(group.cost_table),
         )
 
     @classmethod

@@ -29,7 +29,9 @@ from nova_vhpc.explain import member_ports, request_file
 from nova_vhpc.explain.cloud import pci_devices, placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes, request_groups
+from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.explain.test_explain import host, request
 
@@ -157,6 +159,27 @@ class CommandTest(base.TestCase):
         self.assertEqual(1, status)
         self.assertIn(f'{conf}: not UTF-8 text', err)
         self.assertEqual(1, err.count('\n'))
+
+    def test_cost_table_of_the_configuration_is_used(self):
+        path = self.write(request([host(1)], members=2))
+        table = Path(path + '.costs')
+        conf = Path(path + '.conf')
+        conf.write_text(f'[vhpc_scheduler]\ncost_table = {table}\n')
+        status, _, err = self.run_(path, '--config-file', str(conf))
+        self.assertEqual(1, status)
+        self.assertIn(str(table), err)
+        document = cost_table_file.document(cost_table.PAPER)
+        document['local_mb_s'] = {
+            row: [rate / 10 for rate in rates]
+            for row, rates in document['local_mb_s'].items()
+        }
+        costs = []
+        for _ in range(2):
+            words = ('--config-file', str(conf)) if table.exists() else ()
+            _, out, _ = self.run_(path, '--json', *words)
+            costs.append(json.loads(out)['plan']['cost_us'])
+            table.write_text(json.dumps(document))
+        self.assertGreater(costs[1], costs[0])
 
     def test_closed_pipe_is_no_error(self):
         path = self.write(request([host(n) for n in range(2000)]))

@@ -11,6 +11,9 @@
 # under the License.
 
 import collections
+import dataclasses
+import json
+import pathlib
 
 import fixtures
 from nova import objects
@@ -19,7 +22,9 @@ from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.bench.scheduler import world as scheduler_world
-from nova_vhpc.scheduler.planner import host_weights
+from nova_vhpc.scheduler import filters, weights
+from nova_vhpc.scheduler.planner import cost_table, host_weights
+from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests.unit.scheduler import world
 
 
@@ -111,6 +116,33 @@ class WeigherTest(world.WorldTestCase):
         for name in list(summaries):
             if summaries[name]['root_provider_uuid'] == uuid:
                 del summaries[name]
+
+    def test_plan_costs_by_the_operators_cost_table(self):
+        by_paper = self.plan(self.request(members=2))
+        file = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'costs.json'
+        )
+        paper = cost_table.PAPER
+        slow = dataclasses.replace(
+            paper,
+            latency_us=scaled(paper.latency_us, 10),
+            remote_mb_s=scaled(paper.remote_mb_s, 0.1),
+            local_mb_s=scaled(paper.local_mb_s, 0.1),
+        )
+        file.write_text(json.dumps(cost_table_file.document(slow)))
+        self.flags(cost_table=str(file))
+        by_own = self.plan(self.request(members=2))
+        self.assertAlmostEqual(10 * by_paper.cost, by_own.cost)
+        self.assertEqual(by_paper.assignments, by_own.assignments)
+
+    def test_wrong_cost_table_stops_filter_and_weigher(self):
+        self.flags(cost_table='/nowhere/costs.json')
+        for make in (
+            weights.VirtualClusterWeigher,
+            filters.VirtualClusterFilter,
+        ):
+            error = self.assertRaises(ValueError, make)
+            self.assertIn('/nowhere/costs.json', str(error))
 
     def plan(self, spec):
         self.weigh(spec)
@@ -497,3 +529,10 @@ class FollowPlanTest(world.WorldTestCase):
         placed = self.place(self.request(members=4))
         self.assertNotIn(None, placed)
         self.assertEqual(1, log.output.count('ZeroDivisionError: '))
+
+
+def scaled(rows, factor):
+    return {
+        row: tuple(factor * value for value in columns)
+        for row, columns in rows.items()
+    }

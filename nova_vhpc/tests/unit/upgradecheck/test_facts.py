@@ -132,7 +132,11 @@ class SchedulerTest(base.TestCase):
         found = self.check()
         self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
         self.assertIsNone(found.details)
-        for line in ('max_overcommit = openmp:0', 'weight_multiplier = nan'):
+        for line in (
+            'max_overcommit = openmp:0',
+            'weight_multiplier = nan',
+            'cost_table = /nowhere/costs.json',
+        ):
             found = self.check(ours=line)
             self.assertEqual(upgradecheck.Code.FAILURE, found.code)
             self.assertIn(line.split()[0], found.details)
