@@ -41,6 +41,7 @@ SUBCOMMANDS = {
     'calibration': 'calibration',
     'xen': 'xen',
     'cloud': 'cloud',
+    'network': 'network.cli',
 }
 """Module of each subcommand, below ``nova_vhpc.bench``."""
 

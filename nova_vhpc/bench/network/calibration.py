@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Make a cost table of measured figures. Pure.
+
+The cost model needs pairs of guests: messages to other hosts by number of
+pairs, and messages on one host. How programs fare is then predicted, not
+copied from the measured exchanges.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from nova_vhpc.bench.network import figures
+from nova_vhpc.scheduler.planner import cost_table
+
+ROWS = ('exported', 'separate', 'shared')
+"""Configurations that have rows of their own in the cost model."""
+
+NEEDED = (*ROWS, 'multiple-shared', 'shared-separate')
+"""Configurations that must have been measured."""
+
+Medians = Mapping[figures.Figure, float]
+
+
+def table(
+    runs: Mapping[str, Sequence[figures.Run]],
+    link_mbps: float,
+    spare_cpu: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+) -> cost_table.CostTable:
+    """Return the cost table of one cluster and library.
+
+    ``native`` is as ``exported``: nothing is faster here.
+
+    :param runs: runs by configuration, of at least two guests on each host.
+    :param spare_cpu: see :func:`figures.spare_cpu`; None if it was not
+        measured, then HPCVirt'09's factor remains.
+    :raises ValueError: a configuration was not measured, or there was only
+        one guest on each host.
+    """
+    missing = set(NEEDED) - {name for name, done in runs.items() if done}
+    if missing:
+        raise ValueError(f'not measured: {", ".join(sorted(missing))}')
+    medians = {name: _medians(runs[name]) for name in NEEDED}
+    shared = medians['shared']
+    if not _row(shared, 'local', 'bandwidth_mbs'):
+        raise ValueError('a cluster with two or more guests on each host')
+    return cost_table.CostTable(
+        link_mbps=link_mbps,
+        latency_us=_rows(medians, 'remote', 'latency_us'),
+        remote_mb_s=_rows(medians, 'remote', 'bandwidth_mbs'),
+        local_mb_s=_rows(medians, 'local', 'bandwidth_mbs'),
+        two_interfaces={
+            'shared-separate': _gain(
+                medians['shared-separate'], medians['separate'], 1
+            ),
+            'multiple-shared': _gain(medians['multiple-shared'], shared, 1),
+        },
+        shared_uplinks={
+            'shared': 1.0,
+            'multiple-shared': max(
+                1.0,
+                _gain(medians['multiple-shared'], shared, _most_pairs(shared)),
+            ),
+        },
+        no_spare_cpu=_no_spare_cpu(spare_cpu),
+    )
+
+
+def _no_spare_cpu(
+    spare_cpu: Mapping[str, Mapping[str, Sequence[float]]] | None,
+) -> float:
+    """Return by what factor a missing spare CPU prolongs a run.
+
+    It is the median over exchanges and configurations with a bridge.
+    """
+    if not spare_cpu:
+        return cost_table.NO_SPARE_CPU
+    factors = [
+        median
+        for configuration, by_exchange in spare_cpu.items()
+        if configuration != 'exported'
+        for median, _, _ in by_exchange.values()
+    ]
+    return max(1.0, round(statistics.median(factors), 3))
+
+
+def _medians(runs: Sequence[figures.Run]) -> Medians:
+    return {name: one.median for name, one in figures.ranges(runs).items()}
+
+
+def _rows(
+    medians: Mapping[str, Medians], where: str, name: str
+) -> dict[str, cost_table.Columns]:
+    rows = {row: _row(medians[row], where, name) for row in ROWS}
+    return {cost_table.NATIVE: rows['exported'], **rows}
+
+
+def _row(medians: Medians, where: str, name: str) -> cost_table.Columns:
+    """Return a figure for one pair, two pairs and so on."""
+    return tuple(
+        round(value, 3)
+        for figure, value in sorted(medians.items())
+        if (figure.where, figure.name) == (where, name)
+    )
+
+
+def _most_pairs(medians: Medians) -> int:
+    return len(_row(medians, 'remote', 'bandwidth_mbs'))
+
+
+def _gain(one: Medians, other: Medians, pairs: int) -> float:
+    """Return the bandwidth of one as a multiple of that of another."""
+    figure = figures.Figure('bandwidth_mbs', 'remote', pairs)
+    return round(one[figure] / other[figure], 3)

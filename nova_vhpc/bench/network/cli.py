@@ -1,0 +1,301 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-bench network``: HPCVirt'09's matrix on real MPI libraries."""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_vhpc.bench.common import cli_types, outputs
+from nova_vhpc.bench.network import (
+    calibration,
+    figures,
+    libraries,
+    order,
+    report,
+    trial,
+)
+from nova_vhpc.bench.network import layout as layouts
+from nova_vhpc.scheduler.planner.cost_table import CostTable
+from nova_vhpc.scheduler.sources import cost_table_file
+from nova_vhpc.testbed import errors
+
+HELP = (
+    'Measure the network configurations with real MPI libraries, between '
+    'network namespaces that stand for guests, on uplinks of limited speed.'
+)
+
+Runs = dict[str, list[figures.Run]]
+"""Runs by configuration, one for each round."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one cluster with one library.
+
+    :ivar runs: runs on all CPUs.
+    :ivar with_spare: runs with a CPU for packet work alone; empty if these
+        were not asked for.
+    :ivar without_spare: runs on the other CPUs.
+    """
+
+    runs: Runs
+    with_spare: Runs
+    without_spare: Runs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the subcommand."""
+    outputs.add_json(parser)
+    parser.add_argument(
+        '--clusters',
+        nargs='+',
+        type=_cluster,
+        default=[layouts.Cluster.parse(text) for text in layouts.CLUSTERS],
+        metavar='HxG',
+        help='numbers of hosts and of guests on each (default: '
+        f'{" ".join(layouts.CLUSTERS)})',
+    )
+    parser.add_argument(
+        '--mpi',
+        nargs='+',
+        choices=libraries.LIBRARIES,
+        default=list(libraries.LIBRARIES),
+        metavar='LIBRARY',
+        help=f'MPI libraries: {", ".join(libraries.LIBRARIES)} (default: '
+        'all); what is missing is installed from PyPI into the cache',
+    )
+    parser.add_argument(
+        '--configurations',
+        nargs='+',
+        choices=layouts.CONFIGURATIONS,
+        default=list(layouts.CONFIGURATIONS),
+        metavar='CONFIGURATION',
+        help=f'network configurations: {", ".join(layouts.CONFIGURATIONS)} '
+        '(default: all)',
+    )
+    cli_types.add_integer(parser, '--rounds', 5, 'number of runs of each')
+    parser.add_argument(
+        '--spare-cpu',
+        action='store_true',
+        help='measure also what a CPU for packet work alone gives: all guests '
+        'on the other CPUs, packets there or on the last one',
+    )
+    parser.add_argument(
+        '--link-mbps',
+        type=cli_types.number(1.0),
+        default=50.0,
+        metavar='MBPS',
+        help='speed of each uplink in Mbit/s; so slow that CPUs are not the '
+        'limit (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--cost-table',
+        type=pathlib.Path,
+        metavar='FILE',
+        help="compare with the planner's order by this cost table instead of "
+        "HPCVirt'09's",
+    )
+    parser.add_argument(
+        '--calibrate',
+        type=pathlib.Path,
+        metavar='FILE',
+        help='write a cost table for [vhpc_scheduler] cost_table, of the '
+        'first cluster with two or more guests on each host and the first '
+        'library',
+    )
+    cli_types.add_seconds(
+        parser,
+        '--seconds',
+        0.1,
+        'length of each single measurement',
+        least=0.001,
+    )
+
+
+def _cluster(text: str) -> layouts.Cluster:
+    try:
+        return layouts.Cluster.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, and write the JSON file.
+
+    :returns: 0; 1 if a library cannot be installed or a program failed; 2 if
+        the cost table cannot be read, or what it needs is not measured.
+    :raises OutputError: if a file cannot be written.
+    """
+    outputs.check(args.json, args.calibrate)
+    try:
+        table = cost_table_file.read(args.cost_table and str(args.cost_table))
+        calibrated = _calibrated_cluster(args)
+    except ValueError as error:
+        print(f'nova-vhpc-bench network: {error}', file=sys.stderr)
+        return 2
+    try:
+        installed = {name: libraries.install(name) for name in args.mpi}
+        cpu_uses = _cpu_uses() if args.spare_cpu else ()
+        clusters = {
+            str(cluster): _measure(args, cluster, installed, cpu_uses)
+            for cluster in args.clusters
+        }
+    except (errors.ImageError, errors.LabError) as error:
+        print(f'nova-vhpc-bench network: {error}', file=sys.stderr)
+        return 1
+    document = _document(args, clusters, table)
+    if calibrated is not None:
+        own = calibration.table(
+            clusters[str(calibrated)][args.mpi[0]].runs,
+            args.link_mbps,
+            document['spare_cpu'].get(str(calibrated), {}).get(args.mpi[0]),
+        )
+        document['cost_table'] = cost_table_file.document(own)
+        outputs.write_json(args.calibrate, document['cost_table'])
+    outputs.write_json(args.json, document)
+    return 0
+
+
+def _calibrated_cluster(args: argparse.Namespace) -> layouts.Cluster | None:
+    """Return the cluster of which a cost table is made, if any.
+
+    :raises ValueError: the arguments leave out what the table needs.
+    """
+    if args.calibrate is None:
+        return None
+    missing = set(calibration.NEEDED) - set(args.configurations)
+    if missing:
+        raise ValueError(
+            '--calibrate needs all configurations; add '
+            f'{", ".join(sorted(missing))}'
+        )
+    for cluster in args.clusters:
+        if cluster.guests > 1:
+            assert isinstance(cluster, layouts.Cluster)
+            return cluster
+    raise ValueError(
+        '--calibrate needs a cluster with two or more guests on each host, '
+        'best 2x4'
+    )
+
+
+def _cpu_uses() -> tuple[trial.CpuUse, trial.CpuUse]:
+    """Return the uses of CPUs with and without a spare one.
+
+    :raises LabError: there is only one CPU.
+    """
+    *guests, last = sorted(os.sched_getaffinity(0))
+    if not guests:
+        raise errors.LabError('--spare-cpu needs two CPUs')
+    of_guests = tuple(guests)
+    return trial.CpuUse(of_guests, (last,)), trial.CpuUse(of_guests, of_guests)
+
+
+def _measure(
+    args: argparse.Namespace,
+    cluster: layouts.Cluster,
+    installed: Mapping[str, libraries.Installed],
+    cpu_uses: Sequence[trial.CpuUse],
+) -> dict[str, Measured]:
+    """Return the runs of one cluster by library.
+
+    In every round each configuration runs once, so that they are compared
+    while the machine is the same.
+
+    :param cpu_uses: uses of CPUs with and without a spare one, if these are
+        to be measured.
+    """
+    terms = [trial.Terms(args.link_mbps, args.seconds)]
+    terms += [
+        trial.Terms(args.link_mbps, args.seconds, pairs=0, cpus=use)
+        for use in cpu_uses
+    ]
+    measured = {name: Measured({}, {}, {}) for name in installed}
+    for number in range(args.rounds):
+        for name, library in installed.items():
+            one = measured[name]
+            kinds = (one.runs, one.with_spare, one.without_spare)
+            for configuration in args.configurations:
+                for runs, of_kind in zip(kinds, terms, strict=False):
+                    with trial.Trial(cluster, configuration, of_kind) as made:
+                        run = figures.run_of(made.run(library))
+                    runs.setdefault(configuration, []).append(run)
+                print(
+                    f'{cluster}, round {number + 1}, {name}, {configuration}: '
+                    + _brief(one.runs[configuration][-1], cluster),
+                    flush=True,
+                )
+    return measured
+
+
+def _brief(run: figures.Run, cluster: layouts.Cluster) -> str:
+    return ', '.join(
+        f'{run[figure]:.4g} {name.replace("_", " ")}'
+        for name, figure in figures.main_figures(cluster.guests).items()
+    )
+
+
+def _document(
+    args: argparse.Namespace,
+    clusters: Mapping[str, Mapping[str, Measured]],
+    table: CostTable,
+) -> dict[str, Any]:
+    """Print the tables and return the JSON.
+
+    :param table: the cost table by which the planner compares.
+    """
+    document: dict[str, Any] = {
+        'link_mbps': args.link_mbps,
+        'seconds': args.seconds,
+        'rounds': args.rounds,
+        'clusters': {},
+        'order': {},
+        'spare_cpu': {},
+    }
+    for cluster in args.clusters:
+        by_library = clusters[str(cluster)]
+        entries = document['clusters'][str(cluster)] = {
+            library: {
+                configuration: figures.entry(runs, cluster.guests)
+                for configuration, runs in measured.runs.items()
+            }
+            for library, measured in by_library.items()
+        }
+        report.print_cluster(str(cluster), entries)
+        if args.spare_cpu:
+            gains = document['spare_cpu'][str(cluster)] = {
+                library: figures.spare_cpu(
+                    measured.with_spare, measured.without_spare
+                )
+                for library, measured in by_library.items()
+            }
+            report.print_spare_cpu(str(cluster), gains)
+    for cluster in args.clusters:
+        of_cluster = document['order'][str(cluster)] = {}
+        for library, measured in clusters[str(cluster)].items():
+            comparisons = list(
+                order.compare(cluster, measured.runs, args.link_mbps, table)
+            )
+            of_cluster[library] = order.document(comparisons)
+            report.print_order(str(cluster), library, of_cluster[library])
+    document['order_matches_planner'] = not any(
+        one['differing']
+        for of_cluster in document['order'].values()
+        for one in of_cluster.values()
+    )
+    return document

@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Print the figures as HPCVirt'09 does."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.console
+import rich.table
+
+from nova_vhpc.bench.network import figures
+
+TABLES = (
+    ('1', 'remote', 'latency_us', 'Latency (us) at 1 byte', '.0f'),
+    (
+        '2',
+        'remote',
+        'ping_pong_mbs',
+        f'Ping-pong (MB/s) at {figures.LONG_BYTES >> 10} KiB',
+        '.1f',
+    ),
+    ('3', 'remote', 'bandwidth_mbs', 'Bandwidth (MB/s) from 4 KiB on', '.1f'),
+    (
+        '4',
+        'remote',
+        'bibandwidth_mbs',
+        'Bidirectional bandwidth (MB/s) from 4 KiB on',
+        '.1f',
+    ),
+    ('5', 'local', 'bandwidth_mbs', 'Bandwidth (MB/s) on one host', '.0f'),
+    (
+        '5',
+        'local',
+        'bibandwidth_mbs',
+        'Bidirectional bandwidth (MB/s) on one host',
+        '.0f',
+    ),
+)
+"""The paper's tables: number, where, figure, title, format."""
+
+
+def print_cluster(
+    cluster: str, by_library: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Print the tables of one cluster.
+
+    :param by_library: entries of the JSON by library and configuration.
+    """
+    for library, entries in by_library.items():
+        _print(
+            f'Milliseconds of one exchange of all guests; {cluster}, '
+            f'{library}',
+            _matrix(entries),
+        )
+        for number, where, name, title, form in TABLES:
+            rows = {
+                configuration: entry['pairs'][where][name]
+                for configuration, entry in entries.items()
+                if name in entry['pairs'].get(where, {})
+            }
+            if rows:
+                _print(
+                    f'Table {number}: {title}; {cluster}, {library}',
+                    _pairs(rows, form),
+                )
+
+
+def _print(title: str, table: rich.table.Table) -> None:
+    # A title of the table itself would be wrapped at the table's width.
+    print(f'\n{title}')
+    rich.console.Console().print(table)
+
+
+def _table(columns: Sequence[str]) -> rich.table.Table:
+    table = rich.table.Table()
+    table.add_column('configuration')
+    for column in columns:
+        table.add_column(column, justify='right')
+    return table
+
+
+def _matrix(entries: Mapping[str, Any]) -> rich.table.Table:
+    """Return the exchanges of all guests: figures 10 to 12 of the paper.
+
+    Medians, and for the all-to-all exchange the range.
+    """
+    names = [f'{exchange}_ms' for exchange in figures.EXCHANGES]
+    table = _table([*figures.EXCHANGES, 'all-to-all range'])
+    for configuration, entry in entries.items():
+        low, high = entry['ranges'][names[0]]
+        table.add_row(
+            configuration,
+            *(f'{entry[name]:.3g}' for name in names),
+            f'{low:.3g} to {high:.3g}',
+        )
+    return table
+
+
+def _pairs(
+    rows: Mapping[str, Sequence[Sequence[float]]], form: str
+) -> rich.table.Table:
+    """Return a table with a column for each number of pairs.
+
+    :param rows: by configuration and number of pairs median, low and high.
+    """
+    most = max(map(len, rows.values()))
+    table = _table([_count(number + 1) for number in range(most)])
+    for configuration, cells in rows.items():
+        table.add_row(configuration, *(f'{one[0]:{form}}' for one in cells))
+    return table
+
+
+def _count(pairs: int) -> str:
+    return '1 pair' if pairs == 1 else f'{pairs} pairs'
+
+
+def print_spare_cpu(
+    cluster: str,
+    by_library: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]],
+) -> None:
+    """Print how much longer exchanges take without a spare CPU.
+
+    :param by_library: by library, configuration and exchange median, low and
+        high of the ratios.
+    """
+    for library, gains in by_library.items():
+        table = _table(figures.EXCHANGES)
+        for configuration, by_exchange in gains.items():
+            table.add_row(
+                configuration,
+                *(
+                    f'{median:.2f} ({low:.2f}-{high:.2f})'
+                    for median, low, high in by_exchange.values()
+                ),
+            )
+        _print(
+            'Time without a spare CPU over time with one; '
+            f'{cluster}, {library}',
+            table,
+        )
+
+
+def print_order(cluster: str, library: str, order: Mapping[str, Any]) -> None:
+    """Print whether the planner's order is the measured one.
+
+    :param order: result of :func:`nova_vhpc.bench.network.order.document`.
+    """
+    print(
+        f'{cluster}, {library}: of {order["compared"]} differences '
+        f'{order["beyond_noise"]} are beyond noise; the planner has the same '
+        f'order in {order["matching"]} of these'
+    )
+    for one in order['differing']:
+        print(
+            f'  {one["figure"]}: {one["faster"]} is faster than '
+            f'{one["slower"]} by {one["measured"]:.2f}, the planner has '
+            f'{one["predicted"]:.2f}'
+        )

@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Cost tables from measured figures."""
+
+from nova_vhpc.bench.network import calibration, figures, layout, order
+from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.tests import base
+
+LINK_MBPS = 50.0
+LINK_MBS = LINK_MBPS / 8
+
+
+def run_of(remote, local, latency=40.0):
+    """Return a run.
+
+    :param remote: bandwidth of one pair, two pairs and so on.
+    """
+    run = {
+        figures.Figure('bandwidth_mbs', 'remote', pairs): value
+        for pairs, value in enumerate(remote, 1)
+    }
+    run |= {
+        figures.Figure('latency_us', 'remote', pairs): latency
+        for pairs in range(1, len(remote) + 1)
+    }
+    run |= {
+        figures.Figure('bandwidth_mbs', 'local', pairs): value
+        for pairs, value in enumerate(local, 1)
+    }
+    return run
+
+
+def ideal_runs():
+    """Return runs in which nothing but links is limited."""
+    own = [LINK_MBS * pairs for pairs in range(1, 5)]
+    one = [LINK_MBS] * 4
+    two = [LINK_MBS, *[2 * LINK_MBS] * 3]
+    return {
+        'shared': [run_of(one, [800.0, 900.0])],
+        'multiple-shared': [run_of(two, [800.0, 900.0])],
+        'separate': [run_of(own, own[:2])],
+        'shared-separate': [run_of(own, [800.0, 900.0])],
+        'exported': [run_of(own, own[:2])],
+    }
+
+
+class TableTest(base.TestCase):
+    def test_rows_are_the_medians_of_all_rounds(self):
+        runs = ideal_runs()
+        runs['shared'] = [
+            run_of([rate] * 4, [800.0, 900.0]) for rate in (5.0, 6.0, 9.0)
+        ]
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual((6.0,) * 4, table.remote_mb_s['shared'])
+        self.assertEqual((800.0, 900.0), table.local_mb_s['shared'])
+        self.assertEqual((40.0,) * 4, table.latency_us['shared'])
+
+    def test_uplinks_that_programs_fill_are_counted(self):
+        table = calibration.table(ideal_runs(), LINK_MBPS)
+        self.assertEqual(2.0, table.shared_uplinks['multiple-shared'])
+
+    def test_second_uplink_that_a_library_does_not_use_counts_nothing(self):
+        runs = ideal_runs()
+        runs['multiple-shared'] = runs['shared']
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual(1.0, table.shared_uplinks['multiple-shared'])
+
+    def test_predictions_equal_what_was_measured(self):
+        table = calibration.table(ideal_runs(), LINK_MBPS)
+        for network, pairs, rate in (
+            ('shared', 4, LINK_MBS / 4),
+            ('multiple-shared', 4, LINK_MBS / 2),
+            ('separate', 4, LINK_MBS),
+            ('shared-separate', 4, LINK_MBS),
+            ('exported', 4, LINK_MBS),
+        ):
+            predicted = cost.remote_mb_s(
+                network, pairs, order.SPARE_CPU, LINK_MBPS, table
+            )
+            self.assertAlmostEqual(rate, predicted, 2, network)
+
+    def test_faster_links_scale_the_table(self):
+        table = calibration.table(ideal_runs(), LINK_MBPS)
+        self.assertAlmostEqual(
+            10 * LINK_MBS,
+            cost.remote_mb_s('separate', 1, 1.0, 10 * LINK_MBPS, table),
+            2,
+        )
+        self.assertAlmostEqual(
+            LINK_MBS, cost.remote_mb_s('separate', 1, 1.0, 0, table), 2
+        )
+
+    def test_order_of_ideal_links_is_predicted(self):
+        table = calibration.table(ideal_runs(), LINK_MBPS)
+        times = {
+            name: order.predicted(
+                layout.Cluster(2, 4), name, LINK_MBPS, table
+            )['alltoall_ms']
+            for name in layout.CONFIGURATIONS
+        }
+        self.assertEqual('shared', max(times, key=times.get))
+        self.assertEqual('shared-separate', min(times, key=times.get))
+
+    def test_configuration_that_was_not_measured_is_named(self):
+        runs = ideal_runs()
+        runs['exported'] = []
+        error = self.assertRaises(
+            ValueError, calibration.table, runs, LINK_MBPS
+        )
+        self.assertIn('exported', str(error))
+
+    def test_single_guests_are_not_enough(self):
+        runs = {
+            name: [run_of([LINK_MBS], [])] for name in layout.CONFIGURATIONS
+        }
+        self.assertRaises(ValueError, calibration.table, runs, LINK_MBPS)

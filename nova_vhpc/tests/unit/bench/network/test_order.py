@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The planner's order of configurations against the measured one."""
+
+from nova_vhpc.bench.network import figures, layout, order
+from nova_vhpc.tests import base
+
+CLUSTER = layout.Cluster(2, 4)
+ALLTOALL = figures.Figure('alltoall_ms')
+BANDWIDTH = figures.Figure('bandwidth_mbs', 'remote', 4)
+
+
+def compared(figure, one, other):
+    """Return the only comparison of two configurations by one figure.
+
+    :param one: values of ``separate``, one per round.
+    :param other: values of ``shared``.
+    """
+    runs = {
+        'separate': [{figure: value} for value in one],
+        'shared': [{figure: value} for value in other],
+    }
+    (comparison,) = order.compare(CLUSTER, runs, 50.0)
+    return comparison
+
+
+class CompareTest(base.TestCase):
+    def test_difference_in_all_rounds_is_beyond_noise(self):
+        comparison = compared(ALLTOALL, [41, 42, 45], [122, 88, 90])
+        self.assertTrue(comparison.is_beyond_noise)
+        self.assertTrue(comparison.matches)
+
+    def test_other_order_than_the_planners_does_not_match(self):
+        comparison = compared(ALLTOALL, [122, 88, 90], [41, 42, 45])
+        self.assertTrue(comparison.is_beyond_noise)
+        self.assertFalse(comparison.matches)
+
+    def test_order_that_changes_between_rounds_is_noise(self):
+        comparison = compared(ALLTOALL, [41, 42, 45], [122, 40, 90])
+        self.assertFalse(comparison.is_beyond_noise)
+        self.assertTrue(comparison.matches)
+
+    def test_small_difference_is_noise(self):
+        comparison = compared(ALLTOALL, [100, 100, 100], [101, 102, 101])
+        self.assertFalse(comparison.is_beyond_noise)
+
+    def test_single_round_decides_nothing(self):
+        self.assertFalse(compared(ALLTOALL, [41], [122]).is_beyond_noise)
+
+    def test_more_bandwidth_is_faster(self):
+        comparison = compared(BANDWIDTH, [24.0, 23.9], [6.0, 6.1])
+        self.assertLess(comparison.measured.high, 1)
+        self.assertTrue(comparison.matches)
+
+    def test_figures_that_were_not_measured_are_not_compared(self):
+        runs = {'shared': [{ALLTOALL: 1.0}], 'separate': [{}]}
+        self.assertEqual([], list(order.compare(CLUSTER, runs, 50.0)))
+
+
+class DocumentTest(base.TestCase):
+    def test_differing_orders_are_listed_fastest_first(self):
+        document = order.document(
+            [
+                compared(ALLTOALL, [122, 122], [61, 61]),
+                compared(BANDWIDTH, [24.0, 24.0], [6.0, 6.0]),
+                compared(ALLTOALL, [50, 90], [60, 60]),
+            ]
+        )
+        self.assertEqual(
+            (3, 2, 1),
+            tuple(
+                document[key]
+                for key in ('compared', 'beyond_noise', 'matching')
+            ),
+        )
+        (differing,) = document['differing']
+        self.assertEqual('shared', differing['faster'])
+        self.assertEqual('separate', differing['slower'])
+        self.assertEqual(2.0, differing['measured'])
+        self.assertLess(differing['predicted'], 1)
+
+
+class PredictedTest(base.TestCase):
+    def test_configurations_with_own_uplinks_have_more_bandwidth(self):
+        times = {
+            name: order.predicted(CLUSTER, name, 50.0)['bandwidth_mbs']
+            for name in layout.CONFIGURATIONS
+        }
+        self.assertEqual('shared', max(times, key=times.get))
+        for name in ('separate', 'shared-separate', 'exported'):
+            self.assertLess(times[name], times['multiple-shared'])
