@@ -21,6 +21,8 @@ from nova_vhpc.conf import types
 
 GROUP = 'vhpc_topology'
 
+DEFAULT_OVSDB = 'unix:/run/openvswitch/db.sock'
+
 opts = [
     cfg.BoolOpt(
         'publish',
@@ -64,16 +66,49 @@ A list of ``NAME[:KIND][:KEY=VALUE]...``. NAME may contain wildcards
 (``*``, ``?``, ``[...]``). KIND is ``shared`` (the default: several guests on
 the bridge) or ``separate`` (bridge and uplink belong to one guest). KEY is
 ``slots`` (guests that may claim an uplink of a shared bridge), ``physnet``
-(the Neutron physical network), ``mbps`` (link speed, instead of the driver's:
-that of veth pairs reports 10000) or ``nic`` (the uplink, if sysfs does not
-show it as a port of the bridge, as on Open vSwitch; may be repeated). ``nic``
-is the name that ``ip link`` shows first: altnames do not count, and a port
-bound to DPDK cannot be published. The first entry that matches a bridge
-counts, and bridges that match no entry are not published.
+(the Neutron physical network, instead of those that Neutron has mapped to the
+bridge), ``mbps`` (link speed, instead of the driver's: that of veth pairs
+reports 10000) or ``nic`` (an uplink that the agent does not find by itself;
+may be repeated; on Open vSwitch, those it finds do not count then). A NIC in
+no bridge that has an IP address of ``ovn-encap-ip`` is its own bridge here:
+give its name. The first entry that matches a bridge counts, and bridges that
+match no entry are not published.
 
-When empty, every Linux bridge with a physical uplink is published as
-shared. Suggested value with one general and two reserved bridges:
-``br-ex:shared:slots=16:physnet=public,br-hpc*:separate:physnet=fabric``.
+When empty, everything that guests can reach is published as shared: Linux
+bridges with a physical uplink, bridges of Open vSwitch that Neutron has mapped
+to a physical network, and uplinks on which OVN's tunnels end. Suggested value
+with one general and two reserved bridges:
+``br-ex:shared:slots=16,br-hpc*:separate``.
+""",
+    ),
+    cfg.StrOpt(
+        'ovsdb_connection',
+        default=DEFAULT_OVSDB,
+        help="""
+Where the database of this host's Open vSwitch is: ``unix:PATH`` or
+``tcp:ADDRESS:PORT``.
+
+From it the agent learns which bridges are mapped to which physical networks
+(with OVN), their uplinks and bonds, DPDK ports, and which uplink each IP
+address of ``ovn-encap-ip`` is on. The default is right if nova-compute and
+Open vSwitch come from the distribution; on a host without Open vSwitch it does
+no harm. Change it if ovsdb-server listens elsewhere (try
+``tcp:127.0.0.1:6640``, os-vif's default, if the agent may not open the
+socket), and leave it empty to use bridges of Open vSwitch by ``bridges`` and
+``nic`` only.
+""",
+    ),
+    cfg.ListOpt(
+        'ml2_config_files',
+        default=['/etc/neutron/plugins/ml2/openvswitch_agent.ini'],
+        help="""
+Configuration files of Neutron's Open vSwitch agent on this host.
+
+On hosts without OVN, its ``[ovs] bridge_mappings`` say which bridges of Open
+vSwitch are mapped to which physical networks. Files that do not exist are left
+out, and what a later one says counts. Change it if the agent is started with
+other files (see ``--config-file`` of its process), for example in containers
+to ``/etc/neutron/plugins/ml2/ml2_conf.ini``.
 """,
     ),
     cfg.ListOpt(

@@ -17,25 +17,10 @@ Import oslo_messaging through this package only: otherwise it makes
 oslo.service choose eventlet, which this project never loads.
 """
 
-import importlib.abc
-import sys
-from typing import Any
+from nova_vhpc.agent import no_eventlet  # noqa: F401
 
-
-class _NoEventlet(importlib.abc.MetaPathFinder):
-    """Refuses to import eventlet.
-
-    Libraries would load it wherever it is installed, and Nova installs it.
-    """
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
-        if fullname.partition('.')[0] == 'eventlet':
-            raise ImportError('nova-vhpc runs native threads only')
-
-
-sys.meta_path.insert(0, _NoEventlet())
-
-from oslo_service import backend  # noqa: E402
+# isort: split
+from oslo_service import backend
 
 backend.init_backend(backend.BackendType.THREADING)
 

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The connection to ovsdb-server: ovsdbapp's, with a replica that reports."""
+
+import threading
+from collections.abc import Callable
+
+from nova_vhpc.agent.ovsdb import library, tables
+
+
+class Replica(library.idl.Idl):
+    """Copy of the registered columns, kept current by the server.
+
+    It reconnects by itself, and keeps the last contents meanwhile.
+
+    :param remote: ``unix:PATH`` or ``tcp:ADDRESS:PORT``.
+    :param changed: called after each change of the contents, and after the
+        connection was lost or made again, in the thread that calls
+        :meth:`run`.
+    :ivar current: whether the server keeps the copy current now.
+    """
+
+    def __init__(self, remote: str, changed: Callable[[], None]) -> None:
+        helper = library.idl.SchemaHelper(schema_json=tables.SCHEMA)
+        helper.register_all()
+        super().__init__(remote, helper, leader_only=False)
+        # The server is on this host: a try every two seconds costs nothing.
+        self._session.reconnect.set_backoff(1000, 2000)
+        self._changed = changed
+        self.current = False
+
+    def run(self) -> bool:
+        """Process what the server has sent.
+
+        :returns: whether the contents changed.
+        """
+        changed = bool(super().run())
+        current = (
+            self.state == self.IDL_S_MONITORING
+            and self._session.is_connected()
+        )
+        if changed or current != self.current:
+            self.current = current
+            self._changed()
+        return changed
+
+
+class Connection(library.connection.Connection):
+    """ovsdbapp's connection, whose start does not wait for the server."""
+
+    thread: threading.Thread | None
+
+    def start(self) -> bool:
+        """Run the replica and transactions in a thread."""
+        self.poller = library.poller.Poller()
+        self.is_running = True
+        self.thread = threading.Thread(
+            target=self.run, name='vhpc-ovsdb', daemon=True
+        )
+        self.thread.start()
+        return True
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End the thread.
+
+        :param timeout: longest time to wait for it, in seconds.
+        :returns: whether the thread has ended.
+        """
+        self.is_running = False
+        if self.thread is None:
+            return True
+        # A transaction that hangs would make the base class hang, too.
+        self.txns.alert_notify()
+        self.thread.join(timeout)
+        return not self.thread.is_alive()
+
+
+class Backend(library.ovs_idl.Backend):
+    """What ovsdbapp's commands need of a connection."""
+
+    schema = 'Open_vSwitch'
+    # The base class would share one connection among all instances.
+    ovsdb_connection = None

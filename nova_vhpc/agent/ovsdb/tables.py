@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tables and columns of ovsdb that the agent reads."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nova_vhpc.topology import open_vswitch
+
+_MAP = {
+    'type': {'key': 'string', 'value': 'string', 'min': 0, 'max': 'unlimited'}
+}
+_STRING = {'type': 'string'}
+_OPTIONAL_STRING = {'type': {'key': 'string', 'min': 0, 'max': 1}}
+_OPTIONAL_INTEGER = {'type': {'key': 'integer', 'min': 0, 'max': 1}}
+
+
+def _rows(table: str) -> dict[str, Any]:
+    return {
+        'type': {
+            'key': {'type': 'uuid', 'refTable': table},
+            'min': 0,
+            'max': 'unlimited',
+        }
+    }
+
+
+SCHEMA: Mapping[str, Any] = {
+    'name': 'Open_vSwitch',
+    'version': '7.0.0',
+    'tables': {
+        'Open_vSwitch': {
+            'columns': {'bridges': _rows('Bridge'), 'external_ids': _MAP}
+        },
+        'Bridge': {'columns': {'name': _STRING, 'ports': _rows('Port')}},
+        'Port': {
+            'columns': {
+                'name': _STRING,
+                'interfaces': _rows('Interface'),
+                'bond_mode': _OPTIONAL_STRING,
+                'lacp': _OPTIONAL_STRING,
+                'other_config': _MAP,
+            }
+        },
+        'Interface': {
+            'columns': {
+                'name': _STRING,
+                'type': _STRING,
+                'external_ids': _MAP,
+                'options': _MAP,
+                'admin_state': _OPTIONAL_STRING,
+                'link_state': _OPTIONAL_STRING,
+                'link_speed': _OPTIONAL_INTEGER,
+            }
+        },
+    },
+}
+"""The part of the database's schema that is replicated.
+
+Written down, not fetched: a fetch blocks as long as the server hangs, and all
+of these columns are in Open vSwitch 2.5 and later.
+"""
+
+
+def read(tables: Mapping[str, Any]) -> open_vswitch.OpenVswitch:
+    """Return the contents of a replica as plain values.
+
+    :param tables: tables of an ``ovs.db.idl.Idl`` that has :data:`SCHEMA`.
+    """
+    for root in tables['Open_vSwitch'].rows.values():
+        return open_vswitch.OpenVswitch(
+            dict(root.external_ids),
+            tuple(_bridge(row) for row in _by_name(root.bridges)),
+        )
+    return open_vswitch.OpenVswitch()
+
+
+def _bridge(row: Any) -> open_vswitch.Bridge:
+    return open_vswitch.Bridge(
+        row.name, tuple(_port(port) for port in _by_name(row.ports))
+    )
+
+
+def _port(row: Any) -> open_vswitch.Port:
+    return open_vswitch.Port(
+        row.name,
+        tuple(_interface(member) for member in _by_name(row.interfaces)),
+        bond_mode=_optional(row.bond_mode) or '',
+        lacp=_optional(row.lacp) or '',
+        other_config=dict(row.other_config),
+    )
+
+
+def _interface(row: Any) -> open_vswitch.Interface:
+    bits_per_s = _optional(row.link_speed)
+    return open_vswitch.Interface(
+        row.name,
+        str(row.uuid),
+        row.type,
+        dict(row.external_ids),
+        dict(row.options),
+        link_up=_optional(row.link_state) == 'up'
+        and _optional(row.admin_state) == 'up',
+        mbps=bits_per_s // 1_000_000 if bits_per_s else None,
+    )
+
+
+def _by_name(rows: Iterable[Any]) -> list[Any]:
+    return sorted(rows, key=lambda row: str(row.name))
+
+
+def _optional(values: Any) -> Any:
+    """Return an optional column's value, None if it is not set."""
+    return values[0] if values else None

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What options of ovn-controller mean."""
+
+from oslotest import base
+
+from nova_vhpc.topology import open_vswitch
+
+
+def ovs(**external_ids: str) -> open_vswitch.OpenVswitch:
+    return open_vswitch.OpenVswitch(
+        {name.replace('_', '-'): text for name, text in external_ids.items()}
+    )
+
+
+class OvnOptionsTest(base.BaseTestCase):
+    def test_mappings_without_bridge_or_physnet_are_left_out(self) -> None:
+        self.assertEqual(
+            {'hpc0': 'br-hpc0', 'hpc1': 'br-hpc1'},
+            ovs(
+                ovn_bridge_mappings='hpc0:br-hpc0, hpc1:br-hpc1,x,:y,z:,'
+            ).neutron_bridges.mappings,
+        )
+
+    def test_guests_are_on_the_bridge_that_ovn_is_told(self) -> None:
+        self.assertEqual('br-int', ovs().neutron_bridges.integration)
+        self.assertEqual(
+            'br-vm', ovs(ovn_bridge='br-vm').neutron_bridges.integration
+        )
+
+    def test_option_of_the_chassis_comes_first(self) -> None:
+        own = open_vswitch.OpenVswitch(
+            {
+                'system-id': 'cn1',
+                'ovn-encap-ip': '10.1.0.1',
+                'ovn-encap-ip-cn1': '10.2.0.1',
+                'ovn-encap-ip-cn2': '10.3.0.1',
+            }
+        )
+        self.assertEqual(('10.2.0.1',), own.encap_ips)
+
+    def test_order_of_encap_ips_is_kept(self) -> None:
+        self.assertEqual(
+            ('10.2.0.1', '10.1.0.1'),
+            ovs(ovn_encap_ip='10.2.0.1, 10.1.0.1,10.2.0.1').encap_ips,
+        )
+
+    def test_default_encap_ip_is_one_of_them(self) -> None:
+        both = '10.1.0.1,10.2.0.1'
+        for encap_ip, default, expected in (
+            (both, '10.2.0.1', '10.2.0.1'),
+            (both, '10.9.0.1', None),
+            (both, '', None),
+            ('10.1.0.1', '', '10.1.0.1'),
+            ('', '10.1.0.1', None),
+        ):
+            self.assertEqual(
+                expected,
+                ovs(
+                    ovn_encap_ip=encap_ip, ovn_encap_ip_default=default
+                ).encap_ip_default,
+            )
+
+    def test_host_without_ovn_controller_is_recognised(self) -> None:
+        self.assertFalse(ovs(hostname='cn1').has_ovn)
+        self.assertTrue(ovs(ovn_remote='tcp:10.0.0.1:6642').has_ovn)

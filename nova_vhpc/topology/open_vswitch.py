@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What this host's Open vSwitch is, as plain values. Pure.
+
+``nova_vhpc.agent.ovsdb`` reads them from ovsdb. Names of columns and keys are
+those of ovs-vswitchd.conf.db(5) and ovn-controller(8).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+INTEGRATION_BRIDGE = 'br-int'
+
+_OVN_MAPPINGS = 'ovn-bridge-mappings'
+_NIC_TYPES = ('', 'system')
+_USERSPACE_NIC_TYPES = ('dpdk', 'afxdp', 'afxdp-nonpmd')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interface:
+    """A row of the table ``Interface``.
+
+    :ivar name: name; of the network interface, if the kernel has one.
+    :ivar uuid: UUID of the row.
+    :ivar type: type; empty for a network interface of the kernel.
+    :ivar external_ids: keys that others keep at the row. Nova and os-vif:
+        ``iface-id`` (port), ``attached-mac``, ``vm-uuid`` (server).
+    :ivar options: options of its type, such as ``peer`` of a patch port.
+    :ivar link_up: whether the link has a carrier and is not switched off.
+    :ivar mbps: link speed in Mbit/s; None if the driver does not report it.
+    """
+
+    name: str
+    uuid: str = ''
+    type: str = ''
+    external_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    link_up: bool = False
+    mbps: int | None = None
+
+    @property
+    def is_kernel_port(self) -> bool:
+        """Whether it is a kernel's interface that is no port of a guest.
+
+        It may be a NIC, but also one end of a veth pair.
+        """
+        return self.type in _NIC_TYPES and 'iface-id' not in self.external_ids
+
+    @property
+    def is_userspace_nic(self) -> bool:
+        """Whether it is a NIC that Open vSwitch itself drives.
+
+        Of one bound to DPDK, the kernel has no interface. Representors of
+        virtual functions are ports of guests.
+        """
+        return (
+            self.type in _USERSPACE_NIC_TYPES
+            and 'iface-id' not in self.external_ids
+            and 'representor' not in self.options.get('dpdk-devargs', '')
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Port:
+    """A row of the table ``Port``; a bond, if it has several interfaces.
+
+    :ivar bond_mode: mode of the bond; empty for the default.
+    :ivar lacp: ``active``, ``passive`` or ``off``; empty for the default.
+    """
+
+    name: str
+    interfaces: tuple[Interface, ...]
+    bond_mode: str = ''
+    lacp: str = ''
+    other_config: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_bond(self) -> bool:
+        """Whether the port is a bond."""
+        return len(self.interfaces) > 1
+
+    @property
+    def members_are_stable(self) -> bool:
+        """Whether a guest's packets stay on one member of the bond.
+
+        So they do if Open vSwitch chooses the member by the source MAC, and
+        does not move guests between members to balance their load. By default
+        it does, every ten seconds. With LACP, the switch chooses the member of
+        packets that come in.
+        """
+        return (
+            self.bond_mode == 'balance-slb'
+            and self.lacp in ('', 'off')
+            and self.other_config.get('bond-rebalance-interval') == '0'
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bridge:
+    """A row of the table ``Bridge``."""
+
+    name: str
+    ports: tuple[Port, ...] = ()
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """Return the interfaces of all ports."""
+        return tuple(i for port in self.ports for i in port.interfaces)
+
+
+class NeutronBridges(NamedTuple):
+    """What Neutron's agent, OVN or Open vSwitch, uses bridges for.
+
+    :ivar mappings: bridge of each physical network.
+    :ivar integration: bridge that all guests are on.
+    """
+
+    mappings: Mapping[str, str]
+    integration: str = INTEGRATION_BRIDGE
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenVswitch:
+    """The database of this host's Open vSwitch.
+
+    :ivar external_ids: keys of the table ``Open_vSwitch``, among them all
+        options of ovn-controller.
+    """
+
+    external_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bridges: tuple[Bridge, ...] = ()
+
+    @functools.cached_property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The interfaces of all bridges."""
+        return tuple(i for bridge in self.bridges for i in bridge.interfaces)
+
+    @functools.cached_property
+    def bridge_of(self) -> Mapping[str, str]:
+        """Name of the bridge that an interface or bond is in, by its name."""
+        return {
+            name: bridge.name
+            for bridge in self.bridges
+            for port in bridge.ports
+            for name in (port.name, *(i.name for i in port.interfaces))
+        }
+
+    @functools.cached_property
+    def bridge(self) -> Mapping[str, Bridge]:
+        """The bridges, by name."""
+        return {bridge.name: bridge for bridge in self.bridges}
+
+    @property
+    def has_ovn(self) -> bool:
+        """Whether ovn-controller is configured on this host."""
+        return bool(self._ovn('ovn-remote') or self._ovn(_OVN_MAPPINGS))
+
+    @property
+    def neutron_bridges(self) -> 'NeutronBridges':
+        """The bridges that OVN uses on this host."""
+        return NeutronBridges(
+            parse_bridge_mappings(self._ovn(_OVN_MAPPINGS)),
+            self._ovn('ovn-bridge') or INTEGRATION_BRIDGE,
+        )
+
+    @property
+    def encap_ips(self) -> tuple[str, ...]:
+        """IP addresses of this host's tunnels, in the operator's order."""
+        return tuple(dict.fromkeys(_words(self._ovn('ovn-encap-ip'))))
+
+    @property
+    def encap_ip_default(self) -> str | None:
+        """The encap IP of guests that have none of their own.
+
+        None if there are several and the operator chose none of them.
+        """
+        encap_ips = self.encap_ips
+        default = self._ovn('ovn-encap-ip-default').strip()
+        if default in encap_ips:
+            return default
+        return encap_ips[0] if len(encap_ips) == 1 else None
+
+    def _ovn(self, option: str) -> str:
+        """Return an option of ovn-controller, as it reads them itself.
+
+        An option whose name ends with the chassis' name comes first.
+        """
+        chassis = self.external_ids.get('system-id', '')
+        return self.external_ids.get(
+            f'{option}-{chassis}', self.external_ids.get(option, '')
+        )
+
+
+def parse_bridge_mappings(text: str) -> dict[str, str]:
+    """Return the bridge of each physical network: ``PHYSNET:BRIDGE,...``.
+
+    Entries that are none are left out, as OVN and Neutron do.
+    """
+    mappings = {}
+    for word in _words(text):
+        physnet, _, bridge = (part.strip() for part in word.partition(':'))
+        if physnet and bridge:
+            mappings[physnet] = bridge
+    return mappings
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(',') if word.strip()]
