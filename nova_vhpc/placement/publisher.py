@@ -272,8 +272,7 @@ def _inventory(total: int, reserved: int = 0) -> dict[str, Any]:
 def _traits(uplink: model.Uplink) -> frozenset[str]:
     separate = uplink.kind is model.BridgeKind.SEPARATE
     traits = {model.TRAIT_SEPARATE if separate else model.TRAIT_SHARED}
-    if uplink.physnet is not None:
-        traits.add(model.physnet_trait(uplink.physnet))
+    traits.update(model.physnet_trait(name) for name in uplink.physnets)
     if uplink.exported:
         traits.add(model.TRAIT_EXPORTED)
     return frozenset(traits)

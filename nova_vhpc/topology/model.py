@@ -64,15 +64,19 @@ class BridgeKind(enum.StrEnum):
 class Uplink:
     """One physical NIC port that guests can reach.
 
-    :ivar nic: kernel name of the NIC.
-    :ivar bridge: name of the bridge that the NIC is attached to.
+    :ivar nic: kernel name of the NIC; name in ovsdb, if it is a bond of Open
+        vSwitch or bound to DPDK.
+    :ivar bridge: name of the bridge that the NIC is attached to; of the NIC
+        itself, if tunnels end at it and it is in no bridge.
     :ivar kind: kind of that bridge.
     :ivar mbps: link speed in Mbit/s; 0 if the link is down.
     :ivar up: whether the link has a carrier.
     :ivar slots: number of guests that may claim the uplink; 1 on a separate
         bridge.
-    :ivar physnet: Neutron physical network, None if not configured.
+    :ivar physnets: Neutron's physical networks that it is on.
     :ivar exported: whether virtual functions of the NIC are enabled.
+    :ivar encap_ip: IP address of the OVN tunnels that end here, or None.
+    :ivar bond: bond of Open vSwitch that the NIC is a member of, or None.
     """
 
     nic: str
@@ -81,8 +85,10 @@ class Uplink:
     mbps: int
     up: bool = True
     slots: int = 1
-    physnet: str | None = None
+    physnets: tuple[str, ...] = ()
     exported: bool = False
+    encap_ip: str | None = None
+    bond: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

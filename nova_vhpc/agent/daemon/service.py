@@ -44,6 +44,7 @@ from nova_vhpc.agent.daemon import (
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, restore_report
+from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import binder, claims, dry_run
 from nova_vhpc.linux import cpus, qemu_process
@@ -99,7 +100,10 @@ class Service:
         self.groups = groups.Groups(
             conf, self.host_name, options.period_ms / 1000
         )
-        self.publish_worker = dry_run.make_publish_worker(conf, self.host_name)
+        self.ovsdb = connection.make_ovsdb(conf)
+        self.publish_worker = dry_run.make_publish_worker(
+            conf, self.host_name, self.ovsdb
+        )
         self.phase_exchange = phase_exchange.PhaseExchange(
             conf, self.host_name, self, silent=options.dry_run
         )
@@ -271,6 +275,8 @@ class Service:
             self.metrics.start(options.metrics_host, options.metrics_port)
         self.guest_manager.start()
         self.groups.start()
+        if self.ovsdb is not None:
+            self.ovsdb.start()
         self.publish_worker.start()
         self.phase_exchange.start()
         if self.binder is not None:
@@ -322,6 +328,7 @@ class Service:
                 self.publish_worker,
                 self.phase_exchange,
                 self.metrics,
+                *([self.ovsdb] if self.ovsdb is not None else ()),
             ),
             end_s + 0.5,
         )

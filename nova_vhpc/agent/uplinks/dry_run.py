@@ -16,6 +16,7 @@ import logging
 from typing import Any
 
 from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import bindings, plugger, publish_worker
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
@@ -100,15 +101,18 @@ class DryPlugger(plugger.Plugger):
         return {}
 
 
-def make_publish_worker(conf: Any, host: str) -> publish_worker.PublishWorker:
+def make_publish_worker(
+    conf: Any, host: str, ovsdb: connection.Ovsdb | None = None
+) -> publish_worker.PublishWorker:
     """Return the publish worker, or that of a dry run, as configured.
 
     :param host: name of the agent's host.
+    :param ovsdb: database of this host's Open vSwitch, None for none.
     :raises ConfigError: an option's value is invalid.
     """
     if conf.vhpc_agent.dry_run:
-        return DryPublishWorker(conf, host)
-    return publish_worker.PublishWorker(conf, host)
+        return DryPublishWorker(conf, host, ovsdb)
+    return publish_worker.PublishWorker(conf, host, ovsdb)
 
 
 def make_plugger(conf: Any) -> plugger.Plugger:

@@ -13,6 +13,7 @@
 
 """Keeps this host's uplinks in Placement up to date, in a thread."""
 
+import dataclasses
 import logging
 import socket
 import threading
@@ -25,7 +26,8 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks import claims, ml2_bridges
 from nova_vhpc.clients import credentials
 from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import provider_tree, publisher, withdrawal
@@ -41,9 +43,19 @@ _NO_CREDENTIALS = (
 )
 
 
-def make_discovery(conf: cfg.ConfigOpts) -> discovery.Discovery:
+FIRST_READ_S = 3.0
+"""Longest time that the first publication waits for ovsdb, in seconds."""
+
+MIN_INTERVAL_S = 1.0
+"""Shortest time between two looks, while ovsdb changes, in seconds."""
+
+
+def make_discovery(
+    conf: cfg.ConfigOpts, ovsdb: connection.Ovsdb | None = None
+) -> discovery.Discovery:
     """Return the discovery of uplinks that ``[vhpc_topology]`` configures.
 
+    :param ovsdb: database of this host's Open vSwitch, None for none.
     :raises ConfigError: an option's value is invalid.
     """
     options = conf.vhpc_topology
@@ -57,6 +69,8 @@ def make_discovery(conf: cfg.ConfigOpts) -> discovery.Discovery:
         shared_slots=options.shared_slots,
         default_mbps=options.default_mbps,
         sysfs=Path(options.sysfs),
+        open_vswitch=ovsdb.read if ovsdb is not None else lambda: None,
+        ml2_bridges=ml2_bridges.Ml2Bridges(options.ml2_config_files).read,
     )
 
 
@@ -80,22 +94,32 @@ class PublishWorker:
 
     :param conf: with the groups ``vhpc_topology`` and ``placement``.
     :param host: name of the agent's host.
+    :param ovsdb: database of this host's Open vSwitch, None for none.
     :raises ConfigError: an option's value is invalid.
     """
 
     DONE = 'published'
     MESSAGE = 'Published %d uplinks of compute node %s to Placement: %s'
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        ovsdb: connection.Ovsdb | None = None,
+    ) -> None:
         self._conf = conf
         self._options = conf.vhpc_topology
         self._host = host
-        self._discovery = make_discovery(conf)
+        self._ovsdb = ovsdb
+        self._discovery = make_discovery(conf, ovsdb)
         self._thread = periodic.PeriodicThread(
             'vhpc-publish',
             self._run_once,
             lambda: float(self._options.poll_interval),
+            min_interval_s=lambda: MIN_INTERVAL_S,
         )
+        if ovsdb is not None:
+            ovsdb.add_listener(self._thread.wake)
         self._lock = threading.Lock()
         self._state = 'off'
         self._detail = ''
@@ -158,7 +182,9 @@ class PublishWorker:
             }
         result['node'] = published.node if published else None
         result['reserved'] = list(published.reserved) if published else []
+        result['ovsdb'] = self._ovsdb.status() if self._ovsdb else None
         result['problems'] = list(findings.problems) if findings else []
+        result['notes'] = list(findings.notes) if findings else []
         result['uplinks'] = [
             {
                 'bridge': uplink.bridge,
@@ -167,7 +193,10 @@ class PublishWorker:
                 'slots': uplink.slots,
                 'mbps': uplink.mbps,
                 'up': uplink.up,
-                'physnet': uplink.physnet,
+                'physnet': uplink.physnets[0] if uplink.physnets else None,
+                'physnets': list(uplink.physnets),
+                'encap_ip': uplink.encap_ip,
+                'bond': uplink.bond,
             }
             for uplink in (findings.topology.uplinks if findings else ())
         ]
@@ -196,8 +225,8 @@ class PublishWorker:
         It is needed after a change or a failure, and at each
         ``stamp_interval`` and ``verify_interval``.
         """
-        findings = self._discovery.discover(self._options.node or self._host)
-        self._report_problems(findings)
+        findings = self._discover()
+        self._report(findings)
         now_s = time.monotonic()
         changed = findings.topology != self._sent
         stamp_s = self._options.stamp_interval
@@ -225,6 +254,22 @@ class PublishWorker:
                 describe(findings.topology),
             )
         self._enter(self.DONE, '')
+
+    def _discover(self) -> discovery.Findings:
+        """Return this host's uplinks, and problems with them.
+
+        The first time it waits for ovsdb: uplinks published before must not
+        vanish when the agent is restarted.
+        """
+        if self._ovsdb is not None and self._findings is None:
+            self._ovsdb.wait(FIRST_READ_S)
+        findings = self._discovery.discover(self._options.node or self._host)
+        problem = self._ovsdb.problem() if self._ovsdb is not None else None
+        if problem is None:
+            return findings
+        return dataclasses.replace(
+            findings, problems=(problem, *findings.problems)
+        )
 
     def _publish(
         self, topology: model.HostTopology, stamp: int
@@ -277,14 +322,17 @@ class PublishWorker:
         except (OSError, ValueError):
             return None
 
-    def _report_problems(self, findings: discovery.Findings) -> None:
-        """Store the findings, and log problems that the last ones lacked."""
+    def _report(self, findings: discovery.Findings) -> None:
+        """Store the findings, and log what the last ones did not say."""
         with self._lock:
-            logged = self._findings.problems if self._findings else ()
+            last = self._findings
             self._findings = findings
         for problem in findings.problems:
-            if problem not in logged:
-                LOG.warning('[vhpc_topology] bridges: %s', problem)
+            if last is None or problem not in last.problems:
+                LOG.warning('Uplinks of this host: %s', problem)
+        for note in findings.notes:
+            if last is None or note not in last.notes:
+                LOG.info('Uplinks of this host: %s', note)
 
     def _fail(self, state: str, detail: str) -> None:
         # The next attempt makes the publisher again, because nova-compute may

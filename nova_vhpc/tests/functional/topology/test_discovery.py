@@ -42,15 +42,16 @@ class DiscoveryTest(base.BaseTestCase):
             f'{self.own}:separate:physnet=fabric:mbps=25000',
         )
 
-    def test_alternative_name_is_reported_with_the_interface(self) -> None:
+    def test_alternative_name_of_an_uplink_counts(self) -> None:
         name = self.links.name('alt')
         index = self.links.index(self.up1)
         self.links.ipr.link('property_add', index=index, altname=name)
         findings = self.discover(f'{self.own}:nic={name}')
-        self.assertFalse(findings.topology.uplinks[0].up)
-        (problem,) = findings.problems
-        self.assertIn(f'it is an altname of {self.up1}', problem)
-        self.assertIn(f'nic={self.up1}', problem)
+        self.assertEqual((), findings.problems)
+        self.assertEqual(
+            {self.up1: True, self.up2: True},
+            {u.nic: u.up for u in findings.topology.uplinks},
+        )
 
     def test_shared_and_separate_uplinks_are_discovered(self) -> None:
         findings = self.discover(*self.rules())
@@ -73,7 +74,7 @@ class DiscoveryTest(base.BaseTestCase):
                 model.BridgeKind.SEPARATE,
                 25000,
                 slots=1,
-                physnet='fabric',
+                physnets=('fabric',),
             ),
             by_nic[self.up2],
         )

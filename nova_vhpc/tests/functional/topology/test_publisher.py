@@ -29,7 +29,7 @@ from nova_vhpc.topology import model
 
 A = model.Uplink('eth1', 'br-a', model.BridgeKind.SHARED, 10000, slots=4)
 B = model.Uplink(
-    'eth2', 'br-b', model.BridgeKind.SEPARATE, 25000, physnet='fab-1'
+    'eth2', 'br-b', model.BridgeKind.SEPARATE, 25000, physnets=('fab-1',)
 )
 
 

@@ -13,40 +13,14 @@
 
 """Discovery in a made sysfs, for NICs that the test host lacks."""
 
-from pathlib import Path
-
-import fixtures
-from oslotest import base
-
+from nova_vhpc.tests.unit.topology import made_sysfs
 from nova_vhpc.topology import bridge_rules, discovery
 
 
-class DiscoveryTest(base.BaseTestCase):
+class DiscoveryTest(made_sysfs.SysfsTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.sysfs = Path(self.useFixture(fixtures.TempDir()).path)
         self.bridge('br0')
-
-    def link(self, name: str, **files: str) -> Path:
-        path = self.sysfs / 'class' / 'net' / name
-        path.mkdir(parents=True)
-        files = {'carrier': '1', 'operstate': 'up', 'speed': '100000'} | files
-        for file, text in files.items():
-            (path / file).write_text(text + '\n')
-        return path
-
-    def bridge(self, name: str, flags: str = '0x1003') -> None:
-        path = self.link(name, flags=flags)
-        (path / 'bridge').mkdir()
-        (path / 'brif').mkdir()
-
-    def port(self, name: str, bridge: str = 'br0', **files: str) -> Path:
-        path = self.link(name, **files)
-        (self.sysfs / 'class' / 'net' / bridge / 'brif' / name).mkdir()
-        return path
-
-    def nic(self, name: str, bridge: str = 'br0', **files: str) -> None:
-        (self.port(name, bridge, **files) / 'device').mkdir()
 
     def discover(self, *texts: str) -> discovery.Findings:
         return discovery.Discovery(
@@ -90,6 +64,19 @@ class DiscoveryTest(base.BaseTestCase):
             [True, False, False, False, True],
             [u.exported for u in self.discover().topology.uplinks],
         )
+
+    def test_representor_is_no_uplink(self) -> None:
+        """A switch's NIC and what it passes to guests all have a device."""
+        for name, port in (
+            ('eth0', 'p0'),
+            ('eth1', 'pf0vf1'),
+            ('eth2', 'c1pf0sf3'),
+            ('eth3', 'pf0vfr2'),
+            ('eth4', 'pf0'),
+            ('eth5', ''),
+        ):
+            self.nic(name, phys_port_name=port)
+        self.assertEqual(['eth0', 'eth5'], self.nics())
 
     def test_vlan_on_a_bond_of_nics_is_an_uplink(self) -> None:
         (self.link('eth1') / 'device').mkdir()

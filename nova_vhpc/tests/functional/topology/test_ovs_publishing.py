@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The publish worker on a real Open vSwitch, with a real Placement."""
+
+import logging
+from typing import Any
+
+import fixtures
+import requests
+
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.tests.functional.topology import (
+    ovs_lab,
+    test_publisher,
+    test_publishing,
+)
+from nova_vhpc.topology import model
+
+
+class OvsPublishingTest(test_publisher.PlacementCase):
+    def setUp(self) -> None:
+        super().setUp()
+        served = test_publishing.serve(self)
+        self.endpoint = f'http://127.0.0.1:{served.port}'
+        self.lab = self.useFixture(ovs_lab.OvsLab())
+        self.nic = self.lab.veth('n1')
+        self.bridge = self.lab.bridge('b1', self.nic)
+        self.lab.ovn(ovn_bridge_mappings=f'hpc-0:{self.bridge}')
+        self.log = self.useFixture(
+            fixtures.FakeLogger('nova_vhpc', level=logging.INFO)
+        )
+        self.provider = model.provider_uuid('cn1', self.bridge, self.nic)
+
+    def start(self) -> publish_worker.PublishWorker:
+        self.ovsdb = connection.Ovsdb(self.lab.switch.remote)
+        self.ovsdb.start()
+        self.addCleanup(self.ovsdb.stop)
+        worker = publish_worker.PublishWorker(
+            test_publishing.make_conf(
+                self.endpoint, nic_patterns=[self.lab.links.prefix + 'n*']
+            ),
+            'a-host',
+            self.ovsdb,
+        )
+        worker.start()
+        self.addCleanup(worker.stop)
+        ovs_lab.wait_for(lambda: worker.status()['state'] == 'published')
+        return worker
+
+    def get(self, what: str) -> Any:
+        # Over the port, since the worker may write at the same time, and
+        # Placement's database in memory has one connection.
+        answer = requests.get(
+            f'{self.endpoint}/resource_providers/{self.provider}/{what}',
+            headers={'OpenStack-API-Version': 'placement 1.36'},
+            timeout=60,
+        )
+        answer.raise_for_status()
+        return answer.json()[what]
+
+    def traits(self) -> set[str]:
+        return set(self.get('traits'))
+
+    def slots(self) -> int:
+        total: int = self.get('inventories')[model.UPLINK]['total']
+        return total
+
+    def test_physnet_trait_is_published_without_rules(self) -> None:
+        worker = self.start()
+        self.assertIn('CUSTOM_PHYSNET_HPC_0', self.traits())
+        self.assertEqual([], worker.status()['problems'])
+        (uplink,) = worker.status()['uplinks']
+        self.assertEqual(['hpc-0'], uplink['physnets'])
+
+    def test_change_in_ovsdb_is_published_at_once(self) -> None:
+        self.start()
+        self.lab.ovn(ovn_bridge_mappings=f'hpc-1:{self.bridge}')
+        ovs_lab.wait_for(lambda: 'CUSTOM_PHYSNET_HPC_1' in self.traits())
+        self.assertNotIn('CUSTOM_PHYSNET_HPC_0', self.traits())
+
+    def test_topology_is_kept_while_ovsdb_is_away(self) -> None:
+        worker = self.start()
+        slots = self.slots()
+        self.lab.switch.kill_database()
+        ovs_lab.wait_for(lambda: worker.status()['problems'])
+        # A link is followed nevertheless.
+        self.lab.links.set(self.nic + 'x', state='down')
+        ovs_lab.wait_for(lambda: not worker.status()['uplinks'][0]['up'])
+        ovs_lab.wait_for(lambda: worker.status()['state'] == 'published')
+        self.assertEqual(slots, self.slots())
+        self.assertIn('CUSTOM_PHYSNET_HPC_0', self.traits())
+        self.assertEqual(1, self.log.output.count('is away'))
+        self.assertFalse(worker.status()['ovsdb']['connected'])
+
+        self.lab.switch.start_database()
+        self.lab.ovn(ovn_bridge_mappings=f'hpc-1:{self.bridge}')
+        ovs_lab.wait_for(lambda: 'CUSTOM_PHYSNET_HPC_1' in self.traits())
+        ovs_lab.wait_for(lambda: not worker.status()['problems'])

@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""This host's network interfaces, as sysfs shows them.
+
+Reading sysfs needs no privilege and no netlink socket, and a container or a
+test can use another root directory. Only what sysfs lacks, alternative names
+and addresses, is looked up by system calls.
+"""
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_DEAD = ('down', 'lowerlayerdown', 'notpresent', 'dormant')
+_IFF_UP = 1
+
+_REPRESENTOR = re.compile(r'(c\d+)?pf\d+((vfr?|sf)\d+)?')
+"""``phys_port_name`` of what a NIC passes to guests; its own is ``p0``."""
+
+_DEPTH = 3
+"""The deepest sensible stack is a VLAN on a bond on a NIC."""
+
+
+class Link(NamedTuple):
+    """State of a link.
+
+    :ivar mbps: speed in Mbit/s; None if the driver does not report it.
+    """
+
+    up: bool
+    mbps: int | None
+
+
+class Links:
+    """Reads the network interfaces of this host. Keeps no state.
+
+    :param sysfs: directory where sysfs is mounted.
+    """
+
+    def __init__(self, sysfs: Path) -> None:
+        self._net = sysfs / 'class' / 'net'
+
+    def bridges(self) -> frozenset[str]:
+        """Return the names of all Linux bridges."""
+        return frozenset(
+            path.name
+            for path in _entries(self._net)
+            if (path / 'bridge').is_dir()
+        )
+
+    def bridge_ports(self, bridge: str) -> list[str]:
+        """Return the names of a Linux bridge's ports, sorted."""
+        return sorted(
+            path.name for path in _entries(self._net / bridge / 'brif')
+        )
+
+    def exists(self, name: str) -> bool:
+        """Return whether the kernel has an interface of this name."""
+        if '/' in name or name in ('', '.', '..'):
+            return False
+        # Unlike Path.exists, this does not raise for a name that is too long.
+        return os.path.exists(self._net / name)
+
+    def link(self, name: str) -> Link | None:
+        """Return the state of an interface's link; None if there is none."""
+        if not self.exists(name):
+            return None
+        # Reading the carrier of a NIC that is switched off fails.
+        up = (
+            self._read(name, 'carrier') == '1'
+            and self._read(name, 'operstate') not in _DEAD
+        )
+        return Link(up, self._mbps(name))
+
+    def is_enabled(self, name: str) -> bool:
+        """Return whether an interface exists and is switched on."""
+        flags = self._read(name, 'flags')
+        try:
+            if not self.exists(name):
+                return False
+            return flags is None or bool(int(flags, 16) & _IFF_UP)
+        except ValueError:
+            return False
+
+    def is_exported(self, name: str) -> bool:
+        """Return whether virtual functions of a NIC are switched on."""
+        functions = self._read(name, 'device/sriov_numvfs') or '0'
+        return functions.isdecimal() and functions.strip('0') != ''
+
+    def is_nic(self, name: str, depth: int = 0) -> bool:
+        """Return whether an interface is a NIC, or a bond or VLAN on one.
+
+        A representor is none: it is the host's end of a virtual function
+        that a guest has.
+        """
+        path = self._net / name
+        if (path / 'device').exists():
+            port = self._read(name, 'phys_port_name') or ''
+            return _REPRESENTOR.fullmatch(port) is None
+        if 'DEVTYPE=vxlan' in (self._read(name, 'uevent') or '').split():
+            # A VXLAN device is a tenant's tunnel. It passes through a NIC,
+            # but that NIC is the uplink of other bridges.
+            return False
+        return depth < _DEPTH and any(
+            self.is_nic(lower, depth + 1) for lower in self._lower(name)
+        )
+
+    def stack(self, name: str) -> list[str]:
+        """Return an interface and those that it is on, from the top down."""
+        stack = [name]
+        level = [name]
+        for _ in range(_DEPTH):
+            level = [n for above in level for n in self._lower(above)]
+            stack += [n for n in level if n not in stack]
+        return stack
+
+    def main_name(self, alternative: str) -> str | None:
+        """Return the interface that has an alternative name, or None.
+
+        The system call knows alternative names of up to 15 characters. It
+        answers for the agent's own network namespace, so the interface counts
+        only if sysfs has it by the same number.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            index = socket.if_nametoindex(alternative)
+            name = socket.if_indextoname(index)
+            if self._read(name, 'ifindex') == str(index):
+                return name
+        return None
+
+    def _lower(self, name: str) -> list[str]:
+        return sorted(
+            entry.name.removeprefix('lower_')
+            for entry in _entries(self._net / name)
+            if entry.name.startswith('lower_')
+        )
+
+    def _mbps(self, name: str) -> int | None:
+        try:
+            mbps = int(self._read(name, 'speed') or '')
+        except ValueError:
+            return None
+        # Drivers report an unknown speed as -1, which read as an unsigned
+        # number is 65535 or 2**32-1.
+        return mbps if mbps > 0 and mbps not in (65535, 4294967295) else None
+
+    def _read(self, nic: str, name: str) -> str | None:
+        try:
+            return (self._net / nic / name).read_text('ascii').strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+def read_addresses() -> dict[str, str]:
+    """Return the interface that has each of this host's IP addresses."""
+    return {
+        address.address.partition('%')[0]: name
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    }
+
+
+def _entries(path: Path) -> Iterator[Path]:
+    try:
+        yield from path.iterdir()
+    except OSError:
+        return
