@@ -51,11 +51,19 @@ class Measured:
     :ivar with_spare: runs with a CPU for packet work alone; empty if these
         were not asked for.
     :ivar without_spare: runs on the other CPUs.
+    :ivar failures: what failed, by configuration.
     """
 
-    runs: Runs
-    with_spare: Runs
-    without_spare: Runs
+    runs: Runs = dataclasses.field(default_factory=dict)
+    with_spare: Runs = dataclasses.field(default_factory=dict)
+    without_spare: Runs = dataclasses.field(default_factory=dict)
+    failures: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def drop(self, configuration: str, error: errors.LabError) -> None:
+        """Forget a configuration, in which the program failed."""
+        self.failures[configuration] = str(error)
+        for runs in (self.runs, self.with_spare, self.without_spare):
+            runs.pop(configuration, None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,8 +145,9 @@ def _cluster(text: str) -> layouts.Cluster:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
-    :returns: 0; 1 if a library cannot be installed or a program failed; 2 if
-        the cost table cannot be read, or what it needs is not measured.
+    :returns: 0; 1 if a library cannot be installed, or a program failed in
+        any configuration, after the others were measured; 2 if the cost table
+        cannot be read, or what it needs is not measured.
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.calibrate)
@@ -159,16 +168,24 @@ def run(args: argparse.Namespace) -> int:
         print(f'nova-vhpc-bench network: {error}', file=sys.stderr)
         return 1
     document = _document(args, clusters, table)
+    failed = any(document['failures'].values())
     if calibrated is not None:
-        own = calibration.table(
-            clusters[str(calibrated)][args.mpi[0]].runs,
-            args.link_mbps,
-            document['spare_cpu'].get(str(calibrated), {}).get(args.mpi[0]),
-        )
-        document['cost_table'] = cost_table_file.document(own)
-        outputs.write_json(args.calibrate, document['cost_table'])
+        try:
+            own = calibration.table(
+                clusters[str(calibrated)][args.mpi[0]].runs,
+                args.link_mbps,
+                document['spare_cpu']
+                .get(str(calibrated), {})
+                .get(args.mpi[0]),
+            )
+        except ValueError as error:
+            failed = True
+            print(f'No cost table: {error}', file=sys.stderr)
+        else:
+            document['cost_table'] = cost_table_file.document(own)
+            outputs.write_json(args.calibrate, document['cost_table'])
     outputs.write_json(args.json, document)
-    return 0
+    return 1 if failed else 0
 
 
 def _calibrated_cluster(args: argparse.Namespace) -> layouts.Cluster | None:
@@ -225,18 +242,28 @@ def _measure(
         trial.Terms(args.link_mbps, args.seconds, pairs=0, cpus=use)
         for use in cpu_uses
     ]
-    measured = {name: Measured({}, {}, {}) for name in installed}
+    measured = {name: Measured() for name in installed}
     for number in range(args.rounds):
         for name, library in installed.items():
             one = measured[name]
             kinds = (one.runs, one.with_spare, one.without_spare)
             for configuration in args.configurations:
-                for runs, of_kind in zip(kinds, terms, strict=False):
-                    with trial.Trial(cluster, configuration, of_kind) as made:
-                        run = figures.run_of(made.run(library))
-                    runs.setdefault(configuration, []).append(run)
+                if configuration in one.failures:
+                    continue
+                where = f'{cluster}, {name}, {configuration}'
+                try:
+                    for runs, of_kind in zip(kinds, terms, strict=False):
+                        with trial.Trial(
+                            cluster, configuration, of_kind
+                        ) as made:
+                            run = figures.run_of(made.run(library))
+                        runs.setdefault(configuration, []).append(run)
+                except errors.LabError as error:
+                    one.drop(configuration, error)
+                    print(f'{where}: {error}', file=sys.stderr, flush=True)
+                    continue
                 print(
-                    f'{cluster}, round {number + 1}, {name}, {configuration}: '
+                    f'round {number + 1}, {where}: '
                     + _brief(one.runs[configuration][-1], cluster),
                     flush=True,
                 )
@@ -266,6 +293,14 @@ def _document(
         'clusters': {},
         'order': {},
         'spare_cpu': {},
+        'failures': {
+            str(cluster): {
+                library: measured.failures
+                for library, measured in clusters[str(cluster)].items()
+                if measured.failures
+            }
+            for cluster in args.clusters
+        },
     }
     for cluster in args.clusters:
         by_library = clusters[str(cluster)]

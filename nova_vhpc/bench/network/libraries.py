@@ -138,10 +138,12 @@ class Installed:
                 *flags,
                 *program,
             )
+        if '-localhost' not in flags:
+            flags = ['-localhost', first, *flags]
         return (
             str(self.prefix / 'bin/mpiexec'),
             *('-launcher', 'ssh', '-launcher-exec', str(launcher)),
-            *('-localhost', first, '-f', str(hostfile), '-n', str(members)),
+            *('-f', str(hostfile), '-n', str(members)),
             *flags,
             *program,
         )

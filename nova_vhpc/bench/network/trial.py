@@ -120,6 +120,11 @@ class Trial:
                 ],
                 self._terms.link_mbps,
             )
+            for guest, answer in zip(
+                self._layout.guests, self._answers, strict=True
+            ):
+                script = answer.get('routes_script', '')
+                self._world.run(('sh', '-s'), guest.name, text=script)
             if self._terms.cpus is not None:
                 fabric.steer(
                     self._world, self._layout, self._terms.cpus.packets
@@ -147,7 +152,7 @@ class Trial:
                 f'hostfile-{library}', answer['hostfile'][library]
             ),
             first=answer['members'][0]['address'],
-            flags=answer['mpi'][library],
+            flags=answer['mpi'].get(f'{library}5', answer['mpi'][library]),
             members=self._cluster.members,
             program=(
                 str(self._file('vhpc-run', answer['mpi']['wrapper'])),

@@ -58,6 +58,8 @@ def routes(guest: layouts.Guest, answer: dict[str, Any]) -> Iterator[str]:
 
     :param answer: the guest's vendordata.
     """
+    if 'routes_script' in answer:
+        return
     for route in answer['routes']:
         nic = guest.nics[route['nic']]
         yield (

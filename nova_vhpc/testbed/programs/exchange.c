@@ -36,7 +36,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WINDOW 8
+#define WINDOW 4
 #define MOST_BYTES 65536
 #define PING_PONG_BYTES 262144
 
@@ -278,7 +278,9 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
-    room = (size_t)WINDOW * MOST_BYTES;
+    room = PING_PONG_BYTES;
+    if (room < (size_t)WINDOW * MOST_BYTES)
+        room = (size_t)WINDOW * MOST_BYTES;
     if (room < (size_t)size * MOST_BYTES)
         room = (size_t)size * MOST_BYTES;
     out = calloc(1, room);
