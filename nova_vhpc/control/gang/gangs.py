@@ -22,7 +22,10 @@ TOO_WIDE = 'no windows: it has more vCPUs than CPUs that it may use'
 CLUSTER_TOO_WIDE = (
     'no windows: the members of its cluster do not fit side by side here'
 )
-ONE_VCPU = 'needs no windows: it has no other vCPU to run together with'
+ONE_VCPU = (
+    'needs no windows: no other vCPU of its cluster is here, or on a host '
+    'that agrees on slots with this one'
+)
 """Reasons why a spinning VM is in no gang."""
 
 
@@ -78,21 +81,24 @@ class Candidate(NamedTuple):
     member: Member
 
 
-def form(candidates: Iterable[Candidate]) -> list[Gang]:
+def form(candidates: Sequence[Candidate]) -> list[Gang]:
     """Form gangs, in order of their keys.
 
     The members of a cluster are one gang if they fit side by side. Otherwise
     each of them is a gang if its program stays within the VM. A program that
     spans them gains nothing by windows of one VM after the other: it waits for
     the whole rotation at each barrier, where the kernel's own short slices
-    bring all of its processes to the barrier sooner. Left out, too, are a gang
-    of one vCPU, which has no sibling to run together with, and a VM with more
-    vCPUs than CPUs.
+    bring all of its processes to the barrier sooner. Left out, too, is a VM
+    with more vCPUs than CPUs, and one of one vCPU, unless its program spans
+    other VMs: these may be on other hosts.
     """
     clusters: dict[str, list[Candidate]] = {}
     for one in candidates:
         key = one.cluster or one.member.uuid
         clusters.setdefault(key, []).append(one)
+    spanning = {
+        one.cluster for one in candidates if one.cluster and one.spans_vms
+    }
     gangs: list[Gang] = []
     for key, cluster in clusters.items():
         members = tuple(one.member for one in cluster)
@@ -107,7 +113,7 @@ def form(candidates: Iterable[Candidate]) -> list[Gang]:
         (
             gang
             for gang in gangs
-            if gang.width > 1
+            if (gang.width > 1 or gang.key in spanning)
             and all(one.vcpus <= len(one.cpus) for one in gang.members)
         ),
         key=lambda gang: gang.key,

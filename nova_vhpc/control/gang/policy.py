@@ -150,6 +150,7 @@ class GangPolicy:
         self._schedule = memo.LastCall(self._make_schedule)
         self._placed = memo.LastCall(self._placer.place)
         self._demands: tuple[matrix.Demand, ...] = ()
+        self._lone_demands: tuple[matrix.Demand, ...] = ()
         self._slots: tuple[matrix.Slot, ...] = ()
         self._held_periods = 0
         self._stock_cpus: dict[str, float] = {}
@@ -185,14 +186,24 @@ class GangPolicy:
             elif self._demand_tracker.is_spinning(vm.uuid) is False:
                 without[vm.uuid] = _NOT_SPINNING
         candidates = self._candidates(parallel, context.in_io_pool)
-        gang_list = self._gangs(candidates)
+        formed = self._gangs(candidates)
         without |= {
             uuid: base.VmSlice(reason=reason)
-            for uuid, reason in gangs.left_out(candidates, gang_list).items()
+            for uuid, reason in gangs.left_out(candidates, formed).items()
         }
-        if not gang_list:
+        if not formed:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
             return base.SliceDecision(vms=without)
+        # The siblings of a single vCPU can be on other hosts only.
+        gang_list = [
+            gang for gang in formed if gang.width > 1 or gang.key in view.slots
+        ]
+        lone = [gang for gang in formed if gang not in gang_list]
+        without |= {
+            member.uuid: base.VmSlice(reason=gangs.ONE_VCPU)
+            for gang in lone
+            for member in gang.members
+        }
         own_weights = fair_share.own_weights(view)
         demanded_cpus = self._demanded_cpus(vms, view.period_us)
         fair = entitlement.fair_cpus(
@@ -202,7 +213,11 @@ class GangPolicy:
             demanded_cpus,
             view.outside_cpus,
         )
+        self._lone_demands = tuple(gang.demand(fair) for gang in lone)
         rotation = self._rotate(gang_list, vms, fair, own_weights, view.slots)
+        if not gang_list:
+            self.feedback.advance(view.period_us, {}, {}, frozenset())
+            return base.SliceDecision(vms=without, gangs=self._gang_demands())
         members = {
             member.uuid: member
             for gang in gang_list
@@ -299,7 +314,8 @@ class GangPolicy:
         """Return what this host asks for when hosts agree on slots."""
         return tuple(
             model.GangDemand(one.key, one.width, one.part)
-            for one in self._demands
+            for one in (*self._demands, *self._lone_demands)
+            if one.part > 0
         )
 
     def _cycle_us(self, parts: tuple[float, ...], width_us: int) -> int:

@@ -48,6 +48,7 @@ class Cluster:
     :ivar width: number of CPUs that its members need side by side here.
     :ivar wanted: it is entitled to every so many-th slot here.
     :ivar is_shared: whether other hosts may have members.
+    :ivar has_others: whether another host that plays slots is heard.
     :ivar asked_us: when the gang policy last asked for slots.
     :ivar received: last report of each other host, by name.
     :ivar is_ready: whether this host has listened for long enough to lead.
@@ -73,6 +74,7 @@ class Cluster:
     is_shared: bool
     asked_us: int
     received: dict[str, Received] = dataclasses.field(default_factory=dict)
+    has_others: bool = False
     is_ready: bool = False
     leads: bool = False
     decision: Decision | None = None

@@ -74,6 +74,7 @@ class Message:
     :ivar wall_us: the sender's wall clock when it was sent; 0 if unknown.
     :ivar lags: by host, the least time that its messages took to the sender,
         by the difference of their wall clocks.
+    :ivar slot_us: length of the sender's slots; 0 if unknown.
     """
 
     cluster: str
@@ -84,3 +85,4 @@ class Message:
     report: Report
     wall_us: int = 0
     lags: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    slot_us: int = 0

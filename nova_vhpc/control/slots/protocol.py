@@ -99,12 +99,16 @@ class SlotProtocol:
     def agreed(self) -> dict[str, model.ClusterSlot]:
         """What the table has of clusters that other hosts may have, too.
 
-        What is on this host alone is better packed by this host alone.
+        What is on this host alone is better packed by this host alone. A
+        single vCPU needs no slots unless another host is heard.
         """
         return {
             key: slot
             for key, slot in self.table.items()
             if self._clusters[key].is_shared
+            and (
+                self._clusters[key].width > 1 or self._clusters[key].has_others
+            )
         }
 
     @property
@@ -263,6 +267,7 @@ class SlotProtocol:
         """Bring masks, decisions and the table up to date."""
         clusters = list(self._clusters.values())
         for one in clusters:
+            one.has_others = any(True for _ in one.live(now_us))
             one.update_leader(
                 self.plays, now_us, JOIN_US, LEASES * self.renew_us
             )

@@ -47,7 +47,7 @@ OWN_QUOTA = """
 _BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
 
 
-def _spinner(directory: pathlib.Path) -> pathlib.Path:
+def spinner(directory: pathlib.Path) -> pathlib.Path:
     """Return the busy guests' kernel, built once per directory."""
     kernel = directory / 'spinner.elf'
     if not kernel.exists():
@@ -135,7 +135,7 @@ class GuestTestCase(base.BaseTestCase):
         :param emulator: path of QEMU; empty for its usual one.
         """
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
-        kernel = _spinner(self.root) if busy else pathlib.Path('/x')
+        kernel = spinner(self.root) if busy else pathlib.Path('/x')
         xml = guest.domain_xml(
             name,
             image.GuestImage(kernel, pathlib.Path('/x')),

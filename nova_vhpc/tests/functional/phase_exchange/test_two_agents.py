@@ -18,151 +18,32 @@ real processes that exchange phases over a real RabbitMQ.
 """
 
 import contextlib
-import ctypes
 import io
 import json
 import os
 import pathlib
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from typing import Any
 
 import libvirt
 from oslotest import base
 from testtools import content
 
-from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import ctl
-from nova_vhpc.testbed import guest, libvirtd
-from nova_vhpc.testbed.image import GuestImage, build_image
+from nova_vhpc.testbed.image import build_image
 from nova_vhpc.tests.functional import rabbitmq
+from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
 from nova_vhpc.tests.stack import bridges
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 PLAIN = {'vhpc:workload': 'parallel'}
-LEASE_S = 4
 PATIENCE_S = 60.0
 MOVES = 12
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
-
-
-def _end_with_parent() -> None:
-    """Have the kernel kill a child, before its exec, with the test."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Host:
-    """A libvirtd with its guests, and the agent that manages them."""
-
-    def __init__(self, name: str, root: pathlib.Path) -> None:
-        self.name = name
-        self.path = root / name
-        self.path.mkdir()
-        self.config = self.path / 'agent.conf'
-        self.log = self.path / 'agent.log'
-        self.agent: subprocess.Popen[bytes] | None = None
-        self.daemon = libvirtd.PrivateLibvirtd(self.path / 'lv').start()
-        self.conn = libvirt.open(self.daemon.uri)
-
-    def close(self) -> None:
-        """End the agent, then libvirtd with all its guests."""
-        if self.agent is not None:
-            self.agent.kill()
-            self.agent.wait()
-        with contextlib.suppress(libvirt.libvirtError):
-            self.conn.close()
-        self.daemon.stop()
-
-    def start_guest(
-        self, name: str, specs: dict[str, str], **options: Any
-    ) -> libvirt.virDomain:
-        """Start a guest of one vCPU; without an image it has firmware only."""
-        image = options.pop('image', None)
-        no_file = pathlib.Path('/x')
-        xml = guest.domain_xml(
-            f'{self.name}-{name}',
-            image or GuestImage(no_file, no_file),
-            vcpus=1,
-            memory_mib=128 if image else 32,
-            workload='web',
-            extra_specs=specs,
-            **options,
-        )
-        root = ElementTree.fromstring(xml)
-        system = root.find('os')
-        assert system is not None
-        if image is None:
-            for element in list(system):
-                if element.tag != 'type':
-                    system.remove(element)
-        return self.conn.createXML(ElementTree.tostring(root, 'unicode'))
-
-    def start_agent(self, url: str, io_cpu: int) -> None:
-        """Start the agent, without waiting until it ticks."""
-        self.config.write_text(
-            f"""\
-[DEFAULT]
-transport_url = {url}
-[vhpc_agent]
-host = {self.name}
-libvirt_uri = {self.daemon.uri}
-state_path = {self.path / 'state'}
-run_path = {self.path / 'run'}
-metrics_port = 0
-[vhpc_control]
-slice_policy = none
-pinning_policy = io_pool
-io_pool_cpus = {io_cpu}
-pool_shrink_periods = 1000000
-io_floor_events = 20
-otsu_renewal = 10
-otsu_history = 5000
-[vhpc_peers]
-lease = {LEASE_S}
-[vhpc_topology]
-publish = false
-"""
-        )
-        with self.log.open('ab') as log:
-            self.agent = subprocess.Popen(
-                [
-                    sys.executable,
-                    '-m',
-                    'nova_vhpc.cmd.agent',
-                    '--config-file',
-                    str(self.config),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_end_with_parent,
-            )
-
-    def status(self) -> dict[str, Any]:
-        """Return the agent's status; empty sections if none runs."""
-        try:
-            return status_socket.fetch(
-                status_socket.socket_path(str(self.path / 'run'))
-            )
-        except (OSError, ValueError):
-            return {'vms': [], 'peers': {}}
-
-    def vm(self, domain: libvirt.virDomain) -> dict[str, Any]:
-        """Return a domain's entry in the status; empty if there is none."""
-        uuid = domain.UUIDString()
-        vms: list[dict[str, Any]] = self.status()['vms']
-        return next((vm for vm in vms if vm['uuid'] == uuid), {})
 
 
 def pins(domain: libvirt.virDomain) -> set[int]:
@@ -243,7 +124,18 @@ class TwoAgentsTest(base.BaseTestCase):
 
     def test_members_on_both_hosts_change_pools_together(self) -> None:
         for host in (self.a, self.b):
-            host.start_agent(self.broker.url, self.io_cpu)
+            host.start_agent(
+                self.broker.url,
+                vhpc_control={
+                    'slice_policy': 'none',
+                    'pinning_policy': 'io_pool',
+                    'io_pool_cpus': self.io_cpu,
+                    'pool_shrink_periods': 1000000,
+                    'io_floor_events': 20,
+                    'otsu_renewal': 10,
+                    'otsu_history': 5000,
+                },
+            )
         self.wait_for(
             lambda: all(
                 host.status()['peers'].get('listening') == [CLUSTER]

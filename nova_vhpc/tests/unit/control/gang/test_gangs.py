@@ -31,8 +31,10 @@ class TestForm(base.TestCase):
     def form(self, *candidates, spans_vms=True):
         """Return gangs of pairs of a cluster and a member."""
         return gangs.form(
-            gangs.Candidate(cluster, spans_vms, one)
-            for cluster, one in candidates
+            [
+                gangs.Candidate(cluster, spans_vms, one)
+                for cluster, one in candidates
+            ]
         )
 
     def test_vm_without_cluster_is_a_gang_by_itself(self):
@@ -63,8 +65,10 @@ class TestForm(base.TestCase):
         self.assertEqual(
             [],
             gangs.form(
-                gangs.Candidate('x', uuid == 'q', member(uuid))
-                for uuid in 'pqr'
+                [
+                    gangs.Candidate('x', uuid == 'q', member(uuid))
+                    for uuid in 'pqr'
+                ]
             ),
         )
 
@@ -74,6 +78,10 @@ class TestForm(base.TestCase):
 
     def test_vm_of_one_vcpu_without_cluster_is_no_gang(self):
         self.assertEqual([], self.form((None, member('a', 1))))
+
+    def test_vm_of_one_vcpu_is_a_gang_if_its_program_spans_vms(self):
+        self.assertEqual({'x': ['p']}, keys(self.form(('x', member('p', 1)))))
+        self.assertEqual([], self.form(('x', member('p', 1)), spans_vms=False))
 
     def test_single_vcpus_that_do_not_fit_side_by_side_are_no_gangs(self):
         formed = self.form(

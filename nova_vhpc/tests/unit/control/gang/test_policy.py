@@ -457,6 +457,25 @@ class TestSlots(GangTestCase):
         ).windows
         self.assertAlmostEqual(0.5, self.part_favoured(windows, '2'), 2)
 
+    def test_single_vcpu_of_a_cluster_waits_for_other_hosts_to_agree(self):
+        lone = vm('1', cluster='x', vcpus=1)
+        others = (hog('h'),)
+        decision = self.decide(lone, others=others)
+        self.assertIsNone(decision.windows)
+        self.assertIn('needs no windows', decision.vms['1'].reason)
+        (asked,) = decision.gangs
+        self.assertEqual(('x', 1), asked[:2])
+        agreed = self.decide(
+            lone, others=others, slots={'x': model.ClusterSlot(1, 2)}
+        )
+        for slot in range(1, 100, 2):
+            self.assertEqual({'1'}, self.favoured(agreed.windows, slot))
+        self.assertEqual(decision.gangs, agreed.gangs)
+
+    def test_single_vcpu_of_no_cluster_asks_for_nothing(self):
+        decision = self.decide(vm('1', vcpus=1), others=(hog('h'),))
+        self.assertEqual((), tuple(decision.gangs))
+
     def test_decision_says_what_gangs_are_entitled_to(self):
         decision = self.decide(vm('1', cluster='x'), vm('2', cluster='y'))
         self.assertEqual(

@@ -377,6 +377,26 @@ class RulesTest(base.BaseTestCase):
         self.assertEqual(0, goodbye.lease_us)
         self.assertEqual({}, self.host.table)
 
+    def test_single_vcpu_has_slots_while_another_host_is_heard(self) -> None:
+        lone = protocol.SlotProtocol('b', 1)
+
+        def wait(begin_us: int, end_us: int) -> None:
+            for now_us in range(begin_us, end_us, 100_000):
+                lone.demand([gang('p', 1, 0.5)], ['p'], CPUS, now_us)
+                lone.step(now_us)
+
+        wait(0, 2_000_000)
+        self.assertIn('p', lone.table)
+        self.assertEqual({}, lone.agreed)
+        lone.receive(
+            Message('p', 'a', 1, 1, 3_000_000, self.leads(frame.Place(3, 4))),
+            2_000_000,
+        )
+        wait(2_000_000, 2_200_000)
+        self.assertEqual((3, 4, 7), lone.agreed['p'])
+        wait(2_200_000, 9_000_000)
+        self.assertEqual({}, lone.agreed)
+
     def test_message_that_was_not_sent_is_made_again(self) -> None:
         (message,) = self.wait(2_000_000)[:1]
         self.host.unsent(message)
