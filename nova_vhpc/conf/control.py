@@ -188,8 +188,8 @@ OPTS: list[Any] = [
         '20000) shorten the pauses of each parallel program, longer ones '
         '(100000) waste less at the borders. Above 200000, raise '
         'gang_max_window_us with it. It is also the length of the slots that '
-        'the hosts of a cluster agree on, so set the same on all hosts, or '
-        'clusters lose most of what windows give.',
+        'the hosts of a cluster agree on, so set the same on all hosts: those '
+        'with another value do not agree, which status and log say.',
     ),
     _integer(
         'gang_max_window_us',

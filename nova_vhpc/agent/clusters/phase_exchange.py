@@ -78,7 +78,10 @@ class PhaseExchange:
         self._boot = time.time_ns() // 1000
         self._protocol = protocol.Protocol(host, self._boot, self._timers)
         self.slots = slot_exchange.SlotExchange(
-            host, self._boot, silent=silent
+            host,
+            self._boot,
+            conf.vhpc_control.gang_window_us,
+            silent=silent,
         )
         self._lock = threading.Lock()
         self._states: dict[str, protocol.State] = {}

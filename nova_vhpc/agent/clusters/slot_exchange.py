@@ -21,17 +21,31 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import bus
 from nova_vhpc.control import model
 from nova_vhpc.control.slots import clock_offset, messages, protocol
+from nova_vhpc.control.slots.protocol import MAX_LEASE_US
 
 LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 0.1
 _MAX_BACKOFF_S = 5.0
+
+MAX_NAMED = 100
+"""Most hosts with another slot length that are kept, for messages."""
+
+
+class _OtherLength(NamedTuple):
+    """What is known of a host with slots of another length.
+
+    :ivar until_us: end of its lease.
+    """
+
+    slot_us: int
+    until_us: int
 
 
 def _now_us() -> int:
@@ -47,11 +61,17 @@ class SlotExchange:
 
     :param host: name of the agent's host, unique on the bus.
     :param boot: number of the agent's start, greater than at earlier starts.
+    :param slot_us: length of this host's slots, in microseconds. Hosts with
+        another length do not agree with it.
     :param silent: receive only, as in a dry run. No slots are agreed on then.
     """
 
-    def __init__(self, host: str, boot: int, *, silent: bool = False) -> None:
+    def __init__(
+        self, host: str, boot: int, slot_us: int, *, silent: bool = False
+    ) -> None:
         self._silent = silent
+        self._slot_us = slot_us
+        self._other_lengths: dict[str, _OtherLength] = {}
         self._protocol = protocol.SlotProtocol(host, boot)
         self._clock = clock_offset.ClockOffset(host)
         self._lock = threading.Lock()
@@ -131,8 +151,35 @@ class SlotExchange:
                     message.lags,
                     now_us,
                 )
-            self._protocol.receive(message, now_us)
+            self._protocol.receive(self._comparable(message, now_us), now_us)
         self._thread.wake()
+
+    def _comparable(
+        self, message: messages.Message, now_us: int
+    ) -> messages.Message:
+        """Return what a message says, if slots of its sender are like ours.
+
+        Slots of another length begin at other times: to this host, its sender
+        plays a local rotation.
+        """
+        if message.slot_us in (0, self._slot_us) or not message.lease_us:
+            self._other_lengths.pop(message.host, None)
+            return message
+        if message.host not in self._other_lengths:
+            if len(self._other_lengths) >= MAX_NAMED:
+                return _as_local(message)
+            LOG.warning(
+                '%s has slots of %d us and this host of %d us: virtual '
+                'clusters do not run at the same time on both. Set '
+                '[vhpc_control]gang_window_us to the same value on all hosts.',
+                message.host,
+                message.slot_us,
+                self._slot_us,
+            )
+        self._other_lengths[message.host] = _OtherLength(
+            message.slot_us, now_us + min(message.lease_us, MAX_LEASE_US)
+        )
+        return _as_local(message)
 
     def status(self) -> dict[str, Any]:
         """Return slots, leaders and the clock, for the status socket."""
@@ -175,6 +222,13 @@ class SlotExchange:
             )
         if self._bus is not None and not self._bus.can_send_slots:
             return '[vhpc_peers]version_cap allows no messages about slots'
+        if self._other_lengths:
+            host, other = min(self._other_lengths.items())
+            return (
+                f'[vhpc_control]gang_window_us is {self._slot_us} here and '
+                f'{other.slot_us} on {host}; other hosts that differ: '
+                f'{len(self._other_lengths) - 1}'
+            )
         return ''
 
     def _run_once(self) -> None:
@@ -186,6 +240,9 @@ class SlotExchange:
         now_us = _now_us()
         with self._lock:
             self._check_clock(now_us)
+            for host, other in list(self._other_lengths.items()):
+                if now_us >= other.until_us:
+                    del self._other_lengths[host]
             outbox = self._protocol.step(now_us)
             self._table = self._protocol.agreed
         for position, message in enumerate(outbox):
@@ -203,7 +260,9 @@ class SlotExchange:
         with self._lock:
             lags = self._clock.lags()
         self._bus.send_slots(
-            dataclasses.replace(message, wall_us=_wall_us(), lags=lags)
+            dataclasses.replace(
+                message, wall_us=_wall_us(), lags=lags, slot_us=self._slot_us
+            )
         )
         self._sent += 1
 
@@ -235,3 +294,9 @@ class SlotExchange:
             LOG.debug(
                 'Slots not withdrawn, their leases will run out: %s', error
             )
+
+
+def _as_local(message: messages.Message) -> messages.Message:
+    """Return a message as of a host that plays a local rotation."""
+    report = message.report._replace(plays=False, ready=False, decision=None)
+    return dataclasses.replace(message, report=report)

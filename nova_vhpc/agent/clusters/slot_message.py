@@ -36,6 +36,7 @@ def encode(message: messages.Message) -> dict[str, Any]:
         'ready': report.ready,
         'wall_us': message.wall_us,
         'lags': dict(message.lags),
+        'slot_us': message.slot_us,
     }
     decision = report.decision
     if decision is not None:
@@ -72,6 +73,8 @@ def decode(fields: dict[str, Any]) -> messages.Message:
         ),
         _number(fields['wall_us'], 0, 2**63 - 1),
         _lags(fields['lags']),
+        # Agents of the first release with slots do not say it.
+        _number(fields.get('slot_us', 0), 0, 2**40),
     )
 
 

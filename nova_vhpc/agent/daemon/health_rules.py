@@ -318,8 +318,9 @@ def _slots(document: health.Document) -> health.PartHealth:
     if slots.get('detail'):
         return health.PartHealth(
             health.State.DEGRADED,
-            f'gang windows follow a local rotation: {slots["detail"]}',
-            'synchronise the clocks of all hosts, by chrony or NTP; unset '
+            f'not all hosts agree on cluster slots: {slots["detail"]}',
+            'synchronise the clocks of all hosts, by chrony or NTP; set '
+            '[vhpc_control]gang_window_us to the same value on all; unset '
             '[vhpc_peers]version_cap when all agents are upgraded',
         )
     return health.OFF if slots.get('state', 'off') == 'off' else health.OK

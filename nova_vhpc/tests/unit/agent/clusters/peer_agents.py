@@ -21,6 +21,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import phase_exchange
+from nova_vhpc.conf import control as control_opts
 from nova_vhpc.conf import peers as peers_opts
 from nova_vhpc.control.model import ClusterPlan, GangDemand, Phase
 
@@ -28,16 +29,21 @@ IO = ClusterPlan(Phase.IO)
 QUIET = ClusterPlan(Phase.COMPUTING)
 
 
-def make_conf(url: str, **options: object) -> cfg.ConfigOpts:
+def make_conf(
+    url: str, slot_us: int | None = None, **options: object
+) -> cfg.ConfigOpts:
     """Return an agent's configuration."""
     conf = cfg.ConfigOpts()
     peers_opts.register_opts(conf)
+    control_opts.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=[])
     # oslo.messaging registers its options on first use.
     from nova_vhpc.agent.rpc.native_threads import messaging
 
     messaging.get_rpc_transport(conf, url=url).cleanup()
     conf.set_override('transport_url', url)
+    if slot_us is not None:
+        conf.set_override('gang_window_us', slot_us, 'vhpc_control')
     for name, value in options.items():
         conf.set_override(name, value, 'vhpc_peers')
     return conf
@@ -80,11 +86,20 @@ class Agent:
     """One host that ticks every 100 ms, as the real agent does."""
 
     def __init__(
-        self, url: str, host: str, *, silent: bool = False, **options: object
+        self,
+        url: str,
+        host: str,
+        *,
+        silent: bool = False,
+        slot_us: int | None = None,
+        **options: object,
     ) -> None:
         self.control = FakeControl()
         self.phase_exchange = phase_exchange.PhaseExchange(
-            make_conf(url, **options), host, self.control, silent=silent
+            make_conf(url, slot_us, **options),
+            host,
+            self.control,
+            silent=silent,
         )
         self.statements: dict[str, ClusterPlan] = {}
         self.gangs: tuple[GangDemand, ...] = ()

@@ -120,6 +120,31 @@ class SlotExchangeTest(base.BaseTestCase):
         self.assertIn('follow a local rotation', log.output)
         self.assertTrue(agents.wait_for(lambda: not exchange.table()))
 
+    def test_hosts_with_another_slot_length_do_not_agree(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger(slot_exchange.__name__))
+        hosts = [self.start('a', 'p'), self.start('b', 'p')]
+        other = self.start('c', 'p', slot_us=20_000)
+        for host in hosts:
+            self.assertTrue(
+                agents.wait_for(
+                    lambda host=host: (
+                        'p' in host.phase_exchange.slots.table()
+                        and self.slots(host)['clusters']['p']['hosts'].get('c')
+                        == 'local'
+                    )
+                )
+            )
+            self.assertIn('20000 on c', self.slots(host)['detail'])
+        self.assertEqual({}, other.phase_exchange.slots.table())
+        self.assertIn('gang_window_us to the same value', log.output)
+        other.stop()
+        for host in hosts:
+            self.assertTrue(
+                agents.wait_for(
+                    lambda host=host: not self.slots(host)['detail']
+                )
+            )
+
     def test_version_cap_of_older_agents_turns_slots_off(self) -> None:
         agent = self.start('a', 'p', version_cap='1.1')
         self.assertEqual('off', self.slots(agent)['state'])
