@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from nova_vhpc.bench import cloud_inventory, cloud_report
+from nova_vhpc.bench import cloud_inventory, cloud_plot, cloud_report
 from nova_vhpc.bench import controller as controller_bench
 from nova_vhpc.bench.common import cli_types, outputs, plugins, simulations
 from nova_vhpc.clients import openstack
@@ -183,6 +183,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         os.cpu_count() or 1,
         'number of clouds that are simulated at the same time',
     )
+    parser.add_argument(
+        '--plot',
+        type=pathlib.Path,
+        metavar='DIR',
+        help="draw execution times as the ATC paper's figures 10 to 14 into "
+        'DIR, as far as their scenarios ran (needs matplotlib)',
+    )
     plugins.add_arguments(parser)
 
 
@@ -330,6 +337,8 @@ def run(args: argparse.Namespace) -> int:
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
+    outputs.check_directory(args.plot)
+    outputs.check_matplotlib(args.plot)
     try:
         from nova_vhpc.sim.cloud import comparison
     except ImportError as error:
@@ -365,18 +374,18 @@ def run(args: argparse.Namespace) -> int:
                 cloud_report.show(cloud.name, args.seeds, document[cloud.name])
     if 'npc09' in args.scenarios:
         cloud_report.show_npc09(args.seeds, args.policies, document)
-    outputs.write_json(
-        args.json,
-        {
-            'scenarios': document,
-            'seed': args.seed,
-            'kernel': args.kernel,
-            'hosts': args.hosts,
-            'group_policy': args.group_policy,
-            'skew_ms': args.skew_ms,
-            'seconds': args.seconds,
-        },
-    )
+    results = {
+        'scenarios': document,
+        'seed': args.seed,
+        'kernel': args.kernel,
+        'hosts': args.hosts,
+        'group_policy': args.group_policy,
+        'skew_ms': args.skew_ms,
+        'seconds': args.seconds,
+    }
+    outputs.write_json(args.json, results)
+    if args.plot:
+        cloud_plot.draw(results, args.plot)
     return 0
 
 

@@ -13,8 +13,9 @@
 
 """Write the documentation's page on the papers' claims.
 
-``python -m nova_vhpc.bench.lab.paper_claims lab.json page.rst`` writes it from
-the JSON of ``nova-vhpc-bench lab --claims --json lab.json``.
+``python -m nova_vhpc.bench.lab.paper_claims lab.json page.rst cloud.json ...``
+writes it from the JSON of ``nova-vhpc-bench lab --claims --json lab.json`` and
+of ``nova-vhpc-bench cloud --json cloud.json``, on each kernel.
 """
 
 import dataclasses
@@ -24,6 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nova_vhpc.bench import cloud_claims, cloud_times
+from nova_vhpc.bench.common import restructured_text
 from nova_vhpc.bench.lab import claim_verdicts, intervals, mixes, report
 
 
@@ -183,8 +186,14 @@ PAPER_CLAIMS = (
 )
 
 
-def page(document: claim_verdicts.Document) -> str:
-    """Return the page, in reStructuredText."""
+def page(
+    document: claim_verdicts.Document,
+    clouds: Sequence[cloud_times.Document] = (),
+) -> str:
+    """Return the page, in reStructuredText.
+
+    :param clouds: the JSON of simulated clouds.
+    """
     lines = [
         '========================',
         "The papers' claims, checked",
@@ -192,7 +201,7 @@ def page(document: claim_verdicts.Document) -> str:
         '',
         '.. This page is made by',
         '   ``python -m nova_vhpc.bench.lab.paper_claims``',
-        '   from the JSON of the lab. Do not edit it.',
+        '   from the JSON of the lab and of simulated clouds. Do not edit it.',
         '',
         'The papers measured Xen. Here their claims stand beside what the '
         'lab (:doc:`/admin/lab`) measured on Linux.',
@@ -227,6 +236,7 @@ def page(document: claim_verdicts.Document) -> str:
         lines
         + _clock_error(document)
         + _cluster_sets(document)
+        + cloud_claims.section(clouds)
         + _neighbours(document)
         + _table(document)
         + _left_out(document)
@@ -339,12 +349,16 @@ def _neighbours(document: claim_verdicts.Document) -> list[str]:
     if not rows:
         return []
     return [
-        *_heading('Ours: what guests that did not opt in keep'),
+        *restructured_text.heading(
+            'Ours: what guests that did not opt in keep'
+        ),
         'CPU time that each of them got under the default policy, as part of '
         'what stock Linux gave it in the same round; and of a web server the '
         'p99 of its latency, relative to stock.',
         '',
-        *_list_table([('mix', 'guest', 'CPU time', 'p99'), *rows]),
+        *restructured_text.list_table(
+            [('mix', 'guest', 'CPU time', 'p99'), *rows]
+        ),
     ]
 
 
@@ -354,27 +368,13 @@ def _left_out(document: claim_verdicts.Document) -> list[str]:
     if not by_mix:
         return []
     return [
-        *_heading('Rounds that were left out'),
+        *restructured_text.heading('Rounds that were left out'),
         'A round during which something else on the machine took too much '
         'CPU time does not count.',
         '',
         *(f'* {name}: {rounds["why"]}.' for name, rounds in by_mix.items()),
         '',
     ]
-
-
-def _heading(title: str) -> list[str]:
-    return [title, '=' * len(title), '']
-
-
-def _list_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a table; the first row is its header."""
-    lines = ['.. list-table::', '   :header-rows: 1', '']
-    for row in rows:
-        for number, cell in enumerate(row):
-            lead = '   * - ' if number == 0 else '     - '
-            lines.append((lead + cell).rstrip())
-    return [*lines, '']
 
 
 def _with_range(entry: Mapping[str, Any], figure: str, form: str) -> str:
@@ -410,7 +410,10 @@ def _table(document: claim_verdicts.Document) -> list[str]:
                     str(entry['runs']),
                 )
             )
-    return [*_heading('All figures'), *_list_table(rows)]
+    return [
+        *restructured_text.heading('All figures'),
+        *restructured_text.list_table(rows),
+    ]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -419,15 +422,17 @@ def main(argv: list[str] | None = None) -> int:
     :returns: exit status: 0, or 2 if the arguments are wrong.
     """
     words = sys.argv[1:] if argv is None else argv
-    if len(words) != 2:
+    if len(words) < 2:
         print(
             'usage: python -m nova_vhpc.bench.lab.paper_claims '
-            'LAB.JSON PAGE.RST',
+            'LAB.JSON PAGE.RST [CLOUD.JSON ...]',
             file=sys.stderr,
         )
         return 2
-    document = json.loads(Path(words[0]).read_text())
-    Path(words[1]).write_text(page(document))
+    lab, target, *cloud_files = words
+    document = json.loads(Path(lab).read_text())
+    clouds = [json.loads(Path(file).read_text()) for file in cloud_files]
+    Path(target).write_text(page(document, clouds))
     return 0
 
 

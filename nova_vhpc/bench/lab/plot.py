@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench.common import outputs
+from nova_vhpc.bench.common import bar_chart, outputs
 
 TARGETS = {'efficiency': 0.8, 'fairness': 0.8}
 """The project's goals, drawn as a line."""
@@ -58,14 +58,9 @@ def draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
 
 
 def _draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
-    import matplotlib
-
-    matplotlib.use('svg')
-    # The same figures must give the same file.
-    matplotlib.rcParams['svg.hashsalt'] = 'nova-vhpc'
     directory.mkdir(parents=True, exist_ok=True)
     files = [
-        _bars(
+        bar_chart.bars(
             normalised_times(document),
             'execution time, stock Linux = 1',
             directory / 'lab-time.svg',
@@ -79,53 +74,8 @@ def _draw(document: Mapping[str, Any], directory: Path) -> list[Path]:
             for mix, by_policy in document['mixes'].items()
         }
         files.append(
-            _bars(values, key, directory / f'lab-{key}.svg', reference)
+            bar_chart.bars(
+                values, key, directory / f'lab-{key}.svg', reference
+            )
         )
     return files
-
-
-def _bars(
-    values: Mapping[str, Mapping[str, float]],
-    label: str,
-    path: Path,
-    reference: float,
-    logarithmic: bool = False,
-) -> Path:
-    from matplotlib import pyplot, ticker
-
-    names: list[str] = []
-    for by_policy in values.values():
-        names.extend(name for name in by_policy if name not in names)
-    figure, axes = pyplot.subplots(figsize=(9, 4), layout='constrained')
-    width = 0.8 / max(1, len(names))
-    # A logarithmic axis has no zero from which bars could rise.
-    base = reference if logarithmic else 0.0
-    for number, name in enumerate(names):
-        axes.bar(
-            [place + number * width for place in range(len(values))],
-            [
-                by_policy.get(name, base) - base
-                for by_policy in values.values()
-            ],
-            width,
-            bottom=base,
-            label=name,
-        )
-    axes.axhline(reference, color='grey', linewidth=0.8, linestyle='--')
-    axes.set_xticks(
-        [place + 0.4 - width / 2 for place in range(len(values))],
-        list(values),
-    )
-    if logarithmic:
-        axes.set_yscale('log')
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, base / 2), max(high, base * 2))
-        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_locator(ticker.NullLocator())
-        axes.yaxis.set_major_formatter('{x:g}')
-    axes.set_ylabel(label)
-    # Inside the axes the legend would hide bars.
-    figure.legend(loc='outside upper left', ncols=8, fontsize='small')
-    figure.savefig(path, metadata={'Date': None})
-    pyplot.close(figure)
-    return path

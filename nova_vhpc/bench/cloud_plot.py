@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Draw execution times in simulated clouds as the ATC paper's figures."""
+
+from pathlib import Path
+
+from nova_vhpc.bench import cloud_times
+from nova_vhpc.bench.common import bar_chart, outputs
+
+
+def draw(document: cloud_times.Document, directory: Path) -> list[Path]:
+    """Write one picture (SVG) per figure, and return the files.
+
+    :param document: the JSON of ``nova-vhpc-bench cloud``.
+    :param directory: directory for the pictures, created if missing.
+    :raises OutputError: a file cannot be written.
+    """
+    kernel = document['kernel']
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return [
+            bar_chart.bars(
+                {
+                    row: {policy: time for (_, policy), time in times.items()}
+                    for row, times in figure.rows.items()
+                },
+                f'execution time, stock scheduler of {kernel.title()} = 1',
+                directory / f'cloud-{kernel}-{figure.name}.svg',
+                reference=1.0,
+                logarithmic=True,
+            )
+            for figure in cloud_times.figures([document])
+        ]
+    except OSError as error:
+        raise outputs.OutputError(directory, error.strerror or error) from None

@@ -1,0 +1,32 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Parts of pages."""
+
+import docutils.core
+from oslotest import base
+
+from nova_vhpc.bench.common import restructured_text
+
+
+class RestructuredTextTest(base.BaseTestCase):
+    def test_table_with_empty_cells_is_valid(self) -> None:
+        lines = restructured_text.heading('Title') + (
+            restructured_text.list_table([('a', 'b'), ('1', ''), ('', '2')])
+        )
+        html = docutils.core.publish_parts(
+            '\n'.join(lines),
+            writer_name='html5',
+            settings_overrides={'halt_level': 2, 'report_level': 5},
+        )['html_body']
+        self.assertEqual(2, html.count('<th '))
+        self.assertEqual(4, html.count('<td>'))
