@@ -245,12 +245,23 @@ OPTS: list[Any] = [
     cfg.BoolOpt(
         'bind_uplinks',
         default=False,
-        help='Plug the NICs of servers that have claimed uplinks into the '
-        "uplinks' bridges, whatever network they were booted on. Turn it on "
-        'if guests are on Linux bridges and the claim must decide which way '
-        'packets take. os-vif and Neutron do not notice the change, so the '
-        'bridges must reach the same networks. The agent restores the NICs '
-        'when it stops.',
+        help='Make the claims of servers on uplinks decide which uplink their '
+        'packets take, by the binders below. Turn it on where virtual '
+        'clusters with a network configuration run on tenant networks of '
+        'OVN, and the host has an encap IP on each uplink; the agent names '
+        'each server whose claim it cannot fulfil, and why. What was changed '
+        'is restored when the agent stops.',
+    ),
+    cfg.ListOpt(
+        'binders',
+        default=['encap_ip', 'linux_bridge'],
+        help='Binders that bind_uplinks uses, in order of preference; the '
+        "first that serves a guest's NICs is used. encap_ip sets "
+        'external_ids:encap-ip of ports of Open vSwitch, for tenant networks '
+        'of OVN 24.03 or newer. linux_bridge plugs NICs that are on Linux '
+        "bridges into the uplinks' bridges; os-vif and Neutron do not notice, "
+        'so the bridges must reach the same networks. Leave out what must not '
+        'be used on your hosts, for example linux_bridge.',
     ),
     cfg.StrOpt(
         'cgroup_root',

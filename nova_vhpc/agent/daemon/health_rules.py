@@ -336,7 +336,7 @@ def _binding(document: health.Document) -> health.PartHealth:
     uuid = min(problems)
     return health.PartHealth(
         health.State.DEGRADED,
-        f'NICs of {_named(problems)} are not in their claimed uplinks '
+        f'claims on uplinks do not steer the packets of {_named(problems)} '
         f'({uuid}: {problems[uuid]})',
         'the agent tries again; see the guide on bridges and uplinks',
     )

@@ -25,8 +25,9 @@ import libvirt
 from nova_vhpc.agent import host_lock
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import connection, wakeup
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.agent.uplinks import plugger
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ libvirtd that was just restarted lists domains whose control groups it does not
 know yet."""
 
 RETRY_PAUSE_SECONDS = 0.5
+
+OVSDB_SECONDS = 5.0
+"""Longest time to wait for Open vSwitch, if there is anything to restore."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -197,13 +201,18 @@ def restore_host(conf: Any) -> int:
         lock.release()
         return 1
     restorer = recovery.Restorer(journal, qemu_process.make_processes(conf))
+    ovsdb = ovsdb_connection.make_ovsdb(conf)
+    # Also if bind_uplinks or a binder was turned off since.
+    binders = binder_set.load_all(conf, ovsdb)
+    if ovsdb is not None and binders.records():
+        ovsdb.start()
+        ovsdb.wait(OVSDB_SECONDS)
     try:
         summary = _clean(
             conn,
             options.libvirt_uri,
             restorer,
-            # Also if bind_uplinks was turned off since.
-            plugger.make_plugger(conf).restore_all,
+            lambda conn: binders.restore_all(lambda: conn),
         )
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', options.libvirt_uri, error)

@@ -47,6 +47,7 @@ from nova_vhpc.agent.lifecycle import manager, restore_report
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import binder, claims, dry_run
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -126,10 +127,11 @@ class Service:
         )
         self.binder = (
             binder.UplinkBinder(
-                dry_run.make_plugger(conf),
+                binder_set.load(conf, self.ovsdb),
                 lambda: self.guest_manager.guests,
                 lambda: self.guest_manager.connection.get(),
                 claims.UplinkClaims(self.publish_worker.publication),
+                dry_run=options.dry_run,
             )
             if options.bind_uplinks
             else None

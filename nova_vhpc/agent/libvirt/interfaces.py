@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 
 
 class UnsupportedError(Exception):
-    """A NIC cannot be re-plugged; the text says which, why and what to do."""
+    """A claim cannot steer packets; the text says why, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,38 +68,62 @@ def read(xml: str) -> tuple[Nic, ...]:
     return tuple(_nic(one) for one in root.findall('./devices/interface'))
 
 
+def chosen(
+    nics: Sequence[Nic], claims: int, uplink_nic: int | None
+) -> Sequence[Nic]:
+    """Return the NICs that use the claimed uplinks, in the guest's order.
+
+    One claim concerns the NIC with the index ``uplink_nic``, or the last NIC.
+    Several claims concern as many NICs: from that index on, or the last ones.
+
+    :param claims: number of uplinks that the server has claimed.
+    :param uplink_nic: ``vhpc:uplink_nic``, from 0; None if it is not set.
+    :raises UnsupportedError: the guest has fewer NICs than claims.
+    """
+    first = len(nics) - claims if uplink_nic is None else uplink_nic
+    taken = nics[first : first + claims] if first >= 0 else ()
+    if len(taken) < claims:
+        raise UnsupportedError(
+            f'{claims} uplinks are claimed from NIC {max(first, 0)} '
+            f'on, but the guest has {len(nics)} NICs; boot it with more '
+            f'ports, or correct vhpc:uplink_nic'
+        )
+    return taken
+
+
+def assign(
+    present: Mapping[str, str | None], wanted: Sequence[str]
+) -> Mapping[str, str]:
+    """Give each NIC one of the wanted values, changing as few as possible.
+
+    :param present: value of each NIC, by MAC address, in the guest's order.
+    :param wanted: as many values as NICs.
+    :returns: the new value by MAC address, of the NICs that lack theirs.
+    """
+    remaining = list(wanted)
+    lacking = []
+    for mac, value in present.items():
+        if value in remaining:
+            remaining.remove(value)
+        else:
+            lacking.append(mac)
+    return dict(zip(lacking, remaining, strict=True))
+
+
 def choose(
     nics: Sequence[Nic], bridges: Sequence[str], uplink_nic: int | None
 ) -> Mapping[str, str]:
-    """Choose the NICs that must move to a claimed bridge.
+    """Choose the NICs that must move to a claimed bridge, see :func:`chosen`.
 
-    One claim binds the NIC with the index ``uplink_nic``, or the last NIC.
-    Several claims bind as many NICs: from that index on, or the last ones. A
-    NIC that is already on a claimed bridge stays there.
+    A NIC that is already on a claimed bridge stays there.
 
     :param bridges: bridges of the uplinks that the server has claimed.
     :param uplink_nic: ``vhpc:uplink_nic``, from 0; None if it is not set.
     :returns: bridge by MAC address, for the NICs that must move.
     :raises UnsupportedError: the guest has fewer NICs than claims.
     """
-    first = len(nics) - len(bridges) if uplink_nic is None else uplink_nic
-    chosen = nics[first : first + len(bridges)] if first >= 0 else ()
-    if len(chosen) < len(bridges):
-        raise UnsupportedError(
-            f'{len(bridges)} uplinks are claimed from NIC {max(first, 0)} '
-            f'on, but the guest has {len(nics)} NICs; boot it with more '
-            f'ports, or correct vhpc:uplink_nic'
-        )
-    wanted = sorted(bridges)
-    movers = []
-    for nic in chosen:
-        if nic.bridge in wanted:
-            wanted.remove(nic.bridge)
-        else:
-            movers.append(nic)
-    return {
-        nic.mac: bridge for nic, bridge in zip(movers, wanted, strict=True)
-    }
+    taken = chosen(nics, len(bridges), uplink_nic)
+    return assign({nic.mac: nic.bridge for nic in taken}, sorted(bridges))
 
 
 def _nic(element: ElementTree.Element) -> Nic:

@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""Decides when, and by which binder, claims are made to steer packets."""
 
-"""Decides when NICs are plugged into claimed uplinks, and when restored."""
-
+import dataclasses
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,12 +26,24 @@ from nova_vhpc.agent import periodic
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
-from nova_vhpc.agent.uplinks import claims, plugger
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
+from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.agent.uplinks.binders import base, binder_set
 from nova_vhpc.placement import client
 
 LOG = logging.getLogger(__name__)
 
-PERIOD_S = 5.0
+PERIOD_S = 0.5
+"""Time between two looks at the guests; each is bound within it."""
+
+MIN_INTERVAL_S = 0.05
+"""Shortest time between two looks that changes in Open vSwitch ask for."""
+
+RETRY_S = 5.0
+"""Time before a guest that could not be bound is tried again."""
+
+CLAIM_CHECK_S = 300.0
+"""Time between two readings of a bound guest's claims from Placement."""
 
 RETRY_SECONDS = 3.0
 """Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
@@ -39,52 +52,76 @@ FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 0.5
 
 
-class UplinkBinder:
-    """Plugs the NICs of this host's guests into their uplinks, in a thread.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bound:
+    """A guest whose claims steer its packets.
 
-    :param plugger: moves and restores NICs.
+    :ivar guest: the guest as it was bound: a restarted domain is another
+        Guest object, and must be bound again.
+    :ivar binder: the binder that did it.
+    :ivar uplinks: the uplinks that it has claimed.
+    :ivar check_s: monotonic time of the next reading of its claims.
+    """
+
+    guest: Guest
+    binder: base.Binder
+    uplinks: tuple[claims.ClaimedUplink, ...]
+    check_s: float
+
+
+class UplinkBinder:
+    """Binds the NICs of this host's guests to their uplinks, in a thread.
+
+    :param binders: binders in use.
     :param guests: returns the managed guests, by UUID.
     :param connection: returns libvirt's connection, or raises libvirtError.
     :param claims: the servers' claims on uplinks.
+    :param dry_run: log what would be written, and write nothing.
     :ivar left: whether :meth:`stop` could not restore all NICs.
     """
 
     def __init__(
         self,
-        plugger: plugger.Plugger,
+        binders: binder_set.BinderSet,
         guests: Callable[[], Mapping[str, Guest]],
         connection: Callable[[], Any],
         claims: claims.UplinkClaims,
+        dry_run: bool = False,
     ) -> None:
-        self._plugger = plugger
+        self._binders = binders
         self._guests = guests
         self._connection = connection
         self._claims = claims
+        self._dry_run = dry_run
         self._thread = periodic.PeriodicThread(
             'vhpc-binding',
             self.reconcile,
             lambda: PERIOD_S,
-            PERIOD_S,
+            RETRY_S,
+            min_interval_s=lambda: MIN_INTERVAL_S,
             wait_first=True,
         )
-        # Held while NICs are moved: none may be moved after stop() has
+        # Held while NICs are changed: none may be changed after stop() has
         # restored them all.
         self._moving = threading.Lock()
-        # The value is the guest as it was bound: a restarted domain is
-        # another Guest object, and its NICs must be moved again.
-        self._bound: dict[str, Guest] = {}
+        self._bound: dict[str, _Bound] = {}
         self._problems: dict[str, str] = {}
+        # By UUID: the guest that was tried, and when it is tried again.
+        self._waiting: dict[str, tuple[Guest | None, float]] = {}
         self.left = False
 
     def start(self) -> None:
         """Begin to bind, after one period."""
+        if self._dry_run:
+            self._warn_of_records()
+        self._binders.start(self._thread.wake)
         self._thread.start()
 
     def stop(self, timeout_s: float = 0.5) -> None:
         """Stop binding, and restore all NICs.
 
-        Retries for a while, because libvirtd may just be restarting: a
-        package upgrade restarts both.
+        Retries for a while, because libvirtd or Open vSwitch may just be
+        restarting: a package upgrade restarts both them and the agent.
 
         :param timeout_s: longest time to wait for a run in progress, in
             seconds.
@@ -92,6 +129,8 @@ class UplinkBinder:
         if not self._thread.started:
             return
         self._thread.stop(timeout_s)
+        if self._dry_run:
+            return
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(bool),
             wait=tenacity.wait_exponential(
@@ -110,43 +149,57 @@ class UplinkBinder:
 
         :returns: reasons for failures, by UUID.
         """
-        try:
-            with self._moving:
-                if not self._plugger.uuids():
-                    return {}
-                return self._plugger.restore_all(self._connection())
-        except libvirt.libvirtError as error:
-            return {'all': str(error)}
+        with self._moving:
+            return self._binders.restore_all(self._connection)
 
     def status(self) -> dict[str, Any]:
-        """Return which guests are bound, and why others are not."""
+        """Return which guests are bound and how, and why others are not."""
+        bound = {} if self._dry_run else dict(self._bound)
         return {
-            'bound': [] if self._plugger.dry_run else sorted(self._bound),
+            'bound': sorted(bound),
+            'uplinks': {
+                uuid: {
+                    'binder': one.binder.name,
+                    'claimed': [f'{u.bridge}/{u.nic}' for u in one.uplinks],
+                    'in_force': dict(one.binder.in_force(uuid)),
+                }
+                for uuid, one in bound.items()
+            },
             'problems': dict(self._problems),
         }
 
     def reconcile(self) -> None:
         """Bind or restore the NICs of every guest, as its state demands."""
         guests = self._guests()
-        unmanaged = self._plugger.uuids() - guests.keys()
+        recorded = self._recorded()
+        unmanaged = recorded - guests.keys()
         for uuid in self._bound.keys() - guests.keys():
             del self._bound[uuid]
         for uuid in self._problems.keys() - guests.keys() - unmanaged:
             del self._problems[uuid]
+        for uuid in self._waiting.keys() - guests.keys() - unmanaged:
+            del self._waiting[uuid]
         for uuid in (*guests, *unmanaged):
             guest = guests.get(uuid)
+            waiting_guest, retry_s = self._waiting.get(uuid, (None, 0.0))
+            if guest is waiting_guest and time.monotonic() < retry_s:
+                continue
+            self._waiting.pop(uuid, None)
             try:
                 if guest is None:
+                    self._put_off(uuid, guest)
                     self._restore_unmanaged(uuid)
                 else:
-                    self._reconcile_guest(uuid, guest)
+                    self._reconcile_guest(uuid, guest, uuid in recorded)
             except (
                 interfaces.UnsupportedError,
                 JournalError,
                 libvirt.libvirtError,
+                ovsdb_connection.OvsdbError,
                 client.PlacementError,
                 ValueError,
             ) as error:
+                self._put_off(uuid, guest)
                 reason = str(error)
                 if self._problems.get(uuid) != reason:
                     name = uuid if guest is None else guest.name
@@ -156,6 +209,14 @@ class UplinkBinder:
                 self._problems[uuid] = reason
             else:
                 self._problems.pop(uuid, None)
+
+    def _put_off(self, uuid: str, guest: Guest | None) -> None:
+        """Do not try a guest again for a while, unless it starts anew."""
+        self._waiting[uuid] = guest, time.monotonic() + RETRY_S
+
+    def _recorded(self) -> frozenset[str]:
+        """Return the UUIDs of guests that NICs were changed for."""
+        return frozenset(() if self._dry_run else self._binders.records())
 
     def _restore_unmanaged(self, uuid: str) -> None:
         """Restore the NICs of a bound domain that is no guest of the agent.
@@ -167,38 +228,118 @@ class UplinkBinder:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
-            self._plugger.forget(uuid)
+            self._binders.forget(uuid)
             return
         if not domain_xml.parse(domain.XMLDesc(0)).ours:
-            self._plugger.restore(domain)
+            self._restore(uuid, domain)
 
-    def _reconcile_guest(self, uuid: str, guest: Guest) -> None:
+    def _restore(self, uuid: str, domain: Any) -> None:
+        if not self._dry_run:
+            self._binders.restore(uuid, domain)
+
+    def _reconcile_guest(
+        self, uuid: str, guest: Guest, is_recorded: bool
+    ) -> None:
+        """Bind or restore the NICs of a guest.
+
+        :param is_recorded: whether NICs were changed for it.
+        """
         if Hold.MIGRATING in guest.holds:
             # libvirt accepts no writes now, and would block.
             return
         if guest.hands_off or guest.info.specs.network in (None, 'exported'):
-            # Repeated in each period until it succeeds. The record may be of
-            # an agent that crashed, or of an earlier flavor.
-            self._plugger.restore(guest.domain)
+            # Repeated until it succeeds. The record may be of an agent that
+            # crashed, or of an earlier flavor.
+            if is_recorded:
+                self._restore(uuid, guest.domain)
             self._bound.pop(uuid, None)
             return
-        if self._bound.get(uuid) is guest:
+        bound = self._bound.get(uuid)
+        if bound is not None and bound.guest is not guest:
+            bound = None
+        if (
+            bound is not None
+            and time.monotonic() < bound.check_s
+            and bound.binder.intact(uuid)
+        ):
             return
-        bridges = self._claims.bridges(uuid)
+        uplinks = self._claimed(uuid, bound)
         with self._moving:
             # Checked again, since Placement's answer may have taken long.
-            if not bridges or guest.hands_off or self._thread.stopping:
-                return
-            moved = self._plugger.bind(
-                guest.domain, bridges, guest.info.specs.uplink_nic
-            )
-        self._bound[uuid] = guest
-        if moved:
+            if uplinks is None or guest.hands_off or self._thread.stopping:
+                self._put_off(uuid, guest)
+            elif not uplinks:
+                self._put_off(uuid, guest)
+                self._restore(uuid, guest.domain)
+                self._bound.pop(uuid, None)
+            else:
+                self._bind(uuid, guest, uplinks)
+
+    def _claimed(
+        self, uuid: str, bound: _Bound | None
+    ) -> tuple[claims.ClaimedUplink, ...] | None:
+        """Return the claims of a guest; None if they are not known yet.
+
+        :param bound: how the guest is bound; its claims are as before while
+            Placement is away.
+        :raises PlacementError: Placement is away, and the guest not bound.
+        """
+        try:
+            return self._claims.uplinks(uuid)
+        except client.PlacementError:
+            if bound is None:
+                raise
+            return bound.uplinks
+
+    def _bind(
+        self,
+        uuid: str,
+        guest: Guest,
+        uplinks: tuple[claims.ClaimedUplink, ...],
+    ) -> None:
+        """Bind a guest by the first binder that serves its NICs.
+
+        :raises UnsupportedError: there is none, or it refuses.
+        """
+        self._bound.pop(uuid, None)
+        nics = interfaces.read(guest.domain.XMLDesc(0))
+        binder = self._binders.serving(uuid, nics)
+        uplink_nic = guest.info.specs.uplink_nic
+        names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
+        if self._dry_run:
+            for mac, target in binder.plan(
+                guest.domain, uplinks, uplink_nic
+            ).items():
+                LOG.info(
+                    'Dry run: VM %s: packets of NIC %s would be steered to '
+                    'the claimed %s (%s: %s)',
+                    guest.name,
+                    mac,
+                    names,
+                    binder.name,
+                    target,
+                )
+        elif changed := binder.bind(guest.domain, uplinks, uplink_nic):
             LOG.info(
-                'VM %s: %d NICs are plugged into the claimed %s',
+                'VM %s: packets of %d NICs are steered to the claimed %s '
+                '(by %s)',
                 guest.name,
-                moved,
-                ', '.join(bridges),
+                changed,
+                names,
+                binder.name,
+            )
+        self._bound[uuid] = _Bound(
+            guest, binder, uplinks, time.monotonic() + CLAIM_CHECK_S
+        )
+
+    def _warn_of_records(self) -> None:
+        for uuid, name in self._binders.records().items():
+            LOG.warning(
+                'NICs of VM %s may be as an agent that crashed has left them '
+                '(%s), and a dry run does not restore them; stop this agent '
+                'and run nova-vhpc-agent --restore',
+                uuid,
+                name,
             )
 
 

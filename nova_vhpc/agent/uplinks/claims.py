@@ -36,6 +36,19 @@ class Publication(NamedTuple):
     topology: model.HostTopology
 
 
+class ClaimedUplink(NamedTuple):
+    """An uplink of this host that a server has claimed.
+
+    :ivar bridge: name of the uplink's bridge.
+    :ivar nic: kernel name of the NIC.
+    :ivar encap_ip: OVN encap IP that lives on the uplink; None without one.
+    """
+
+    bridge: str
+    nic: str
+    encap_ip: str | None = None
+
+
 class UplinkClaims:
     """Reads servers' claims on this host's uplinks from Placement.
 
@@ -46,46 +59,47 @@ class UplinkClaims:
     def __init__(self, publication: Callable[[], Publication | None]) -> None:
         self._publication = publication
 
-    def bridges(self, server: str) -> tuple[str, ...]:
-        """Return the bridges of the uplinks that a server has claimed.
+    def uplinks(self, server: str) -> tuple[ClaimedUplink, ...] | None:
+        """Return the uplinks that a server has claimed, sorted by bridge.
 
-        Sends a request to Placement, so the tick must not call it. Empty
-        before the first publication.
+        Sends a request to Placement, so the tick must not call it.
 
         :param server: UUID of the server.
+        :returns: None before the first publication, when the uplinks are
+            unknown.
         :raises PlacementError: Placement is away or refuses the request.
         """
         publication = self._publication()
         if publication is None:
-            return ()
-        bridges = _bridges_by_provider(
+            return None
+        uplinks = _uplinks_by_provider(
             publication.published, publication.topology
         )
         return tuple(
             sorted(
-                bridges[provider]
+                uplinks[provider]
                 for provider in publication.client.claimed_uplinks(server)
-                if provider in bridges
+                if provider in uplinks
             )
         )
 
 
-def _bridges_by_provider(
+def _uplinks_by_provider(
     published: publisher.Published, topology: model.HostTopology
-) -> dict[str, str]:
-    """Return the bridge of each uplink, by UUID of its resource provider."""
-    bridges = {
+) -> dict[str, ClaimedUplink]:
+    """Return the uplinks of this host, by UUID of their resource provider."""
+    uplinks = {
         model.provider_uuid(
             published.node, uplink.bridge, uplink.nic
-        ): uplink.bridge
+        ): ClaimedUplink(uplink.bridge, uplink.nic, uplink.encap_ip)
         for uplink in topology.uplinks
     }
-    present_bridges = set(bridges.values())
+    present_bridges = {uplink.bridge for uplink in topology.uplinks}
     for name in published.reserved:
         # The uplink's NIC is gone or was renamed, but the bridge may still
         # exist, and servers keep their claims on the provider.
         bridge, nic = name.rsplit(':', 2)[1:]
+        provider = model.provider_uuid(published.node, bridge, nic)
         if bridge in present_bridges:
-            provider = model.provider_uuid(published.node, bridge, nic)
-            bridges[provider] = bridge
-    return bridges
+            uplinks.setdefault(provider, ClaimedUplink(bridge, nic))
+    return uplinks

@@ -11,17 +11,16 @@
 # under the License.
 
 
-"""Plugs NICs of guests into the bridges of claimed uplinks.
+"""Binds by plugging NICs into the claimed uplinks' Linux bridges.
 
-Nova's claim on an uplink does not choose the bridge that os-vif plugs a NIC
-into. With ``[vhpc_agent] bind_uplinks`` the agent reads the server's claims
-from Placement and moves the NIC by libvirt's live device update. The move is
-journalled before, restored at the end, and repeated after a restart of the
-domain. :mod:`binder` decides when.
+The NIC is moved by libvirt's live device update. The move is journalled
+before, restored at the end, and repeated after a restart of the domain.
+:mod:`binder` decides when.
 """
 
 import logging
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import libvirt
@@ -32,7 +31,8 @@ from nova_vhpc.agent.journal.record import (
     Unreadable,
 )
 from nova_vhpc.agent.libvirt import interfaces
-from nova_vhpc.agent.uplinks import bindings
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
+from nova_vhpc.agent.uplinks import bindings, claims
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -45,10 +45,9 @@ class Plugger:
 
     :param journal: bindings in force.
     :param processes: the QEMU processes of this host.
-    :cvar dry_run: whether nothing is moved.
     """
 
-    dry_run = False
+    name = 'linux_bridge'
 
     def __init__(
         self,
@@ -58,12 +57,43 @@ class Plugger:
         self._journal = journal
         self._processes = processes
 
+    def start(self, wake: Callable[[], None]) -> None:
+        """Do nothing: a bridge that a NIC is moved from is not watched."""
+
+    def serves(self, uuid: str, nics: Sequence[interfaces.Nic]) -> bool:
+        """Return whether a NIC is on a Linux bridge."""
+        return any(nic.bridge for nic in nics)
+
+    def plan(
+        self,
+        domain: Any,
+        uplinks: Sequence[claims.ClaimedUplink],
+        uplink_nic: int | None,
+    ) -> Mapping[str, str]:
+        """Return the bridges that NICs would be moved to, by MAC address.
+
+        :param uplinks: the uplinks that the server has claimed.
+        :param uplink_nic: index of the first NIC to move, from 0; None for
+            the last NICs.
+        :raises UnsupportedError: a NIC cannot be moved.
+        """
+        nics = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
+        moves = interfaces.choose(
+            tuple(nics.values()), [one.bridge for one in uplinks], uplink_nic
+        )
+        for mac, bridge in moves.items():
+            nics[mac].plugged_into(bridge)
+        return moves
+
     def bind(
-        self, domain: Any, bridges: tuple[str, ...], uplink_nic: int | None
+        self,
+        domain: Any,
+        uplinks: Sequence[claims.ClaimedUplink],
+        uplink_nic: int | None,
     ) -> int:
         """Move a domain's NICs to the bridges of its claims.
 
-        :param bridges: bridges of the claimed uplinks.
+        :param uplinks: the uplinks that the server has claimed.
         :param uplink_nic: index of the first NIC to move, from 0; None for
             the last NICs.
         :returns: number of NICs that were moved.
@@ -75,7 +105,9 @@ class Plugger:
         identity = self._processes.identity(uuid, domain.ID())
         moved, _ = self._moved(domain, identity)
         nics = {nic.mac: nic for nic in interfaces.read(domain.XMLDesc(0))}
-        moves = interfaces.choose(tuple(nics.values()), bridges, uplink_nic)
+        moves = interfaces.choose(
+            tuple(nics.values()), [one.bridge for one in uplinks], uplink_nic
+        )
         updates = {
             mac: nics[mac].plugged_into(bridge)
             for mac, bridge in moves.items()
@@ -89,6 +121,19 @@ class Plugger:
         for xml in updates.values():
             domain.updateDeviceFlags(xml, LIVE)
         return len(updates)
+
+    def intact(self, uuid: str) -> bool:
+        """Return True: a NIC that others have moved stays where it is."""
+        return True
+
+    def in_force(self, uuid: str) -> Mapping[str, str]:
+        """Return the bridges that NICs were moved to, by MAC address."""
+        try:
+            binding = self._journal.load(uuid)
+        except JournalError:
+            return {}
+        moved = binding.moved if binding is not None else {}
+        return {mac: bridge for mac, (_, bridge) in moved.items()}
 
     def restore(self, domain: Any) -> int:
         """Move a domain's NICs back to their original bridges.
@@ -172,14 +217,16 @@ class Plugger:
         if not self._processes.find(uuid):
             self._journal.remove(uuid)
 
-    def restore_all(self, conn: Any) -> dict[str, str]:
+    def restore_all(self, connection: Callable[[], Any]) -> dict[str, str]:
         """Restore all domains that have a record, each in its own thread.
 
         A domain that hangs delays the answer, but no other domain.
 
-        :param conn: libvirt's connection.
+        :param connection: returns libvirt's connection.
         :returns: reasons for failures, by UUID; these records are kept.
+        :raises libvirt.libvirtError: libvirt is away.
         """
+        conn = connection()
         failures: dict[str, str] = {}
 
         def restore_one(uuid: str) -> None:
@@ -220,8 +267,13 @@ def _moved_since_definition(domain: Any) -> dict[str, tuple[str, str]]:
     }
 
 
-def make_plugger(conf: Any) -> Plugger:
-    """Return a plugger with this host's journal and processes."""
+def make_plugger(
+    conf: Any, ovsdb: ovsdb_connection.Ovsdb | None = None
+) -> Plugger:
+    """Return a plugger with this host's journal and processes.
+
+    :param ovsdb: not needed.
+    """
     return Plugger(
         bindings.BindingJournal(conf.vhpc_agent.state_path),
         qemu_process.make_processes(conf),

@@ -22,11 +22,13 @@ import uuid as uuid_module
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
+import fixtures
 import libvirt
 
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.domain_xml import parse
-from nova_vhpc.agent.uplinks import binder, bindings, plugger
+from nova_vhpc.agent.uplinks import binder, bindings, claims, plugger
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.testbed import guest as testbed_guest
 from nova_vhpc.testbed import image as testbed_image
@@ -52,12 +54,16 @@ class BindingCase(base.AgentTestCase):
         self.plugger = plugger.Plugger(self.journal, qemu_process.Processes())
         self.claimed: dict[str, tuple[str, ...]] = {}
         self.guests: dict[str, Any] = {}
+        self.useFixture(fixtures.MockPatchObject(binder, 'RETRY_S', 0.0))
         self.binder = binder.UplinkBinder(
-            self.plugger,
+            binder_set.BinderSet([self.plugger]),
             lambda: self.guests,
             lambda: self.conn,
             types.SimpleNamespace(
-                bridges=lambda uuid: self.claimed.get(uuid, ())
+                uplinks=lambda uuid: tuple(
+                    claims.ClaimedUplink(bridge, 'uplink')
+                    for bridge in self.claimed.get(uuid, ())
+                )
             ),
         )
 
@@ -188,7 +194,7 @@ class BindingTest(BindingCase):
         )
 
         self.binder.stop()
-        self.plugger.restore_all(self.conn)
+        self.plugger.restore_all(lambda: self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
         self.assertEqual(before, domain.XMLDesc(0))
         self.assertEqual((), self.journal.uuids())
@@ -201,7 +207,7 @@ class BindingTest(BindingCase):
             bindings.BindingJournal(str(self.path / 'state')),
             qemu_process.Processes(),
         )
-        self.assertEqual({}, other.restore_all(self.conn))
+        self.assertEqual({}, other.restore_all(lambda: self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_nic_is_plugged_again_after_a_hard_reboot(self) -> None:
@@ -213,7 +219,7 @@ class BindingTest(BindingCase):
         self.add_guest(domain)
         self.binder.reconcile()
         self.assertEqual([self.shared, self.own], self.plugs(domain))
-        self.plugger.restore_all(self.conn)
+        self.plugger.restore_all(lambda: self.conn)
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def bind_and_restart(
@@ -239,7 +245,7 @@ class BindingTest(BindingCase):
 
     def test_restore_after_a_kill_reverts_misdirected_plugging(self) -> None:
         domain = self.bind_and_restart((self.own,), 1)
-        self.assertEqual({}, self.plugger.restore_all(self.conn))
+        self.assertEqual({}, self.plugger.restore_all(lambda: self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_guest_restarted_while_plugged_is_restored_at_the_end(
@@ -250,7 +256,7 @@ class BindingTest(BindingCase):
         self.add_guest(domain)
         self.binder.reconcile()
         self.assertEqual([self.own, third], self.plugs(domain))
-        self.assertEqual({}, self.plugger.restore_all(self.conn))
+        self.assertEqual({}, self.plugger.restore_all(lambda: self.conn))
         self.assertEqual([self.shared, self.shared], self.plugs(domain))
 
     def test_stop_waits_for_a_nic_that_is_being_plugged(self) -> None:
@@ -264,7 +270,7 @@ class BindingTest(BindingCase):
         guest = self.guests[domain.UUIDString()]
         guest.domain = _Meanwhile(domain, 1, end)
         self.binder.start()
-        self.wait_for(ends.is_alive, 'the end', 3 * binder.PERIOD_S)
+        self.wait_for(ends.is_alive, 'the end', 30 * binder.PERIOD_S)
         ends.join()
         self.assertEqual([self.shared], self.plugs(domain))
         self.assertEqual((), self.journal.uuids())
@@ -285,7 +291,7 @@ class BindingTest(BindingCase):
         third = self.links.bridge('t')
         nic = interfaces.read(domain.XMLDesc(0))[0]
         domain.updateDeviceFlags(nic.plugged_into(third), base.LIVE)
-        self.plugger.restore_all(self.conn)
+        self.plugger.restore_all(lambda: self.conn)
         self.assertEqual([third], self.plugs(domain))
 
     def test_guest_without_claims_is_not_plugged(self) -> None:

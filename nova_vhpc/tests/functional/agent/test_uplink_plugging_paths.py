@@ -31,6 +31,7 @@ from collections.abc import Iterable
 from nova_vhpc.agent.libvirt.domain_xml import parse
 from nova_vhpc.agent.uplinks import bindings, claims, plugger, publish_worker
 from nova_vhpc.agent.uplinks.binder import UplinkBinder
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes
@@ -158,8 +159,12 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
                 [m for m, host in MEMBERS.items() if host == name],
             )
         return {
-            member: claims.UplinkClaims(workers[host].publication).bridges(
-                self.guests[member].uuid
+            member: tuple(
+                uplink.bridge
+                for uplink in claims.UplinkClaims(
+                    workers[host].publication
+                ).uplinks(self.guests[member].uuid)
+                or ()
             )
             for member, host in MEMBERS.items()
         }
@@ -253,12 +258,12 @@ class PathsTest(base.AgentTestCase, test_publisher.PlacementCase):
             bindings.BindingJournal(state), qemu_process.Processes()
         )
         binder = UplinkBinder(
-            nic_plugger,
+            binder_set.BinderSet([nic_plugger]),
             lambda: servers,
             lambda: self.conn,
             claims.UplinkClaims(worker.publication),
         )
-        self.addCleanup(nic_plugger.restore_all, self.conn)
+        self.addCleanup(nic_plugger.restore_all, lambda: self.conn)
         binder.reconcile()
         self.assertEqual({}, binder.status()['problems'])
         self.assertEqual(sorted(servers), binder.status()['bound'])

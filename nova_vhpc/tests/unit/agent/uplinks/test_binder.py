@@ -22,11 +22,14 @@ import libvirt
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.uplinks import binder, bindings, claims, plugger
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.placement import client
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 PATIENCE_S = 10.0
+OWN = (claims.ClaimedUplink('br-own', 'eth1'),)
 
 
 class UplinkBinderTest(manager_case.ManagerTestCase):
@@ -34,17 +37,19 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         super().setUp()
         self.domain.specs['vhpc:network'] = 'separate'
         self.claims = mock.Mock(
-            spec=claims.UplinkClaims, **{'bridges.return_value': ('br-own',)}
+            spec=claims.UplinkClaims, **{'uplinks.return_value': OWN}
         )
+        self.useFixture(fixtures.MockPatchObject(binder, 'RETRY_S', 0.0))
         self.bindings = bindings.BindingJournal(self.state)
         self.binder = self.make_binder()
         self.target = self.look()
 
     def make_binder(self) -> binder.UplinkBinder:
+        self.plugger = plugger.Plugger(
+            self.bindings, qemu_process.Processes('/nowhere', '/nowhere')
+        )
         return binder.UplinkBinder(
-            plugger.Plugger(
-                self.bindings, qemu_process.Processes('/nowhere', '/nowhere')
-            ),
+            binder_set.BinderSet([self.plugger]),
             lambda: self.manager.guests,
             lambda: self.manager.connection.get(),
             self.claims,
@@ -134,11 +139,11 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
     def test_nics_are_not_moved_after_stop(self) -> None:
         """Placement answers when all NICs are restored already."""
 
-        def answer_late(uuid: str) -> tuple[str, ...]:
+        def answer_late(uuid: str) -> tuple[claims.ClaimedUplink, ...]:
             self.binder.stop()
-            return ('br-own',)
+            return OWN
 
-        self.claims.bridges.side_effect = answer_late
+        self.claims.uplinks.side_effect = answer_late
         self.binder.start()
         self.binder.reconcile()
         self.assert_restored()
@@ -230,7 +235,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         for damaged in (whole[:60], b'', *flips):
             self.domain.bridge = 'br-own'
             file.write_bytes(damaged)
-            self.binder._plugger.restore(self.domain)
+            self.plugger.restore(self.domain)
             self.assertEqual('br-int', self.domain.bridge, damaged)
             self.assertEqual((), self.bindings.uuids())
         self.assertTrue(file.with_suffix('.bad').exists())
@@ -240,7 +245,9 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         file = self.bindings.path / 'u.json'
         whole = self.bindings.load('u')
         file.write_bytes(b'{')
-        self.claims.bridges.return_value = ('br-other',)
+        self.claims.uplinks.return_value = (
+            claims.ClaimedUplink('br-other', 'eth2'),
+        )
         self.binder = self.make_binder()
         self.binder.reconcile()
         self.assertEqual('br-other', self.domain.bridge)
@@ -256,9 +263,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         with mock.patch.object(
             self.domain, 'isPersistent', return_value=False
         ):
-            self.assertRaises(
-                JournalError, self.binder._plugger.restore, self.domain
-            )
+            self.assertRaises(JournalError, self.plugger.restore, self.domain)
         self.assertEqual('br-own', self.domain.bridge)
         self.assertEqual(('u',), self.bindings.uuids())
 
@@ -283,7 +288,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             with mock.patch.object(
                 qemu_process.Processes, 'find', return_value=1
             ):
-                failed = self.binder._plugger.restore_all(link)
+                failed = self.plugger.restore_all(lambda: link)
             self.assertEqual({}, failed)
             self.assertEqual('br-int', self.domain.bridge)
 
@@ -293,15 +298,75 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.domain.id += 1
         self.domain.defined_bridge = 'br-own'
         self.assertIn('br-own', self.domain.XMLDesc(1))
-        self.assertEqual(0, self.binder._plugger.restore(self.domain))
+        self.assertEqual(0, self.plugger.restore(self.domain))
         self.assertEqual('br-own', self.domain.bridge)
         self.assertEqual((), self.bindings.uuids())
 
     def test_nics_of_a_guest_held_meanwhile_are_not_moved(self) -> None:
-        def answer_late(uuid: str) -> tuple[str, ...]:
+        def answer_late(uuid: str) -> tuple[claims.ClaimedUplink, ...]:
             self.target.holds.add(guest.Hold.PAUSED)
-            return ('br-own',)
+            return OWN
 
-        self.claims.bridges.side_effect = answer_late
+        self.claims.uplinks.side_effect = answer_late
         self.binder.reconcile()
         self.assert_restored()
+
+    def test_nics_are_restored_when_the_claim_is_gone(self) -> None:
+        self.bind()
+        self.claims.uplinks.return_value = ()
+        with mock.patch.object(binder.time, 'monotonic', return_value=1e12):
+            self.binder.reconcile()
+        self.assert_restored()
+
+    def test_nics_stay_while_placement_is_away(self) -> None:
+        self.bind()
+        self.claims.uplinks.side_effect = client.PlacementError('away')
+        with mock.patch.object(binder.time, 'monotonic', return_value=1e12):
+            self.binder.reconcile()
+        self.assertEqual('br-own', self.domain.bridge)
+        self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_nics_stay_until_the_first_publication(self) -> None:
+        """Only then it is known whether the claim is gone."""
+        self.bind()
+        self.binder = self.make_binder()
+        self.claims.uplinks.return_value = None
+        self.binder.reconcile()
+        self.assertEqual('br-own', self.domain.bridge)
+
+    def test_bound_guest_asks_placement_once(self) -> None:
+        self.bind()
+        self.binder.reconcile()
+        self.claims.uplinks.assert_called_once()
+
+    def test_guest_that_cannot_be_bound_is_tried_again_later(self) -> None:
+        self.claims.uplinks.side_effect = client.PlacementError('away')
+        with mock.patch.object(binder, 'RETRY_S', 100.0):
+            self.binder.reconcile()
+            self.binder.reconcile()
+            self.assertEqual({'u': 'away'}, self.binder.status()['problems'])
+            self.claims.uplinks.assert_called_once()
+            # Another run is tried at once.
+            self.manager._context.guests.remove_ended_run('u')
+            self.look()
+            self.binder.reconcile()
+        self.assertEqual(2, self.claims.uplinks.call_count)
+
+    def test_changed_binding_is_made_again(self) -> None:
+        self.bind()
+        self.domain.bridge = 'br-int'
+        with mock.patch.object(self.plugger, 'intact', return_value=False):
+            self.binder.reconcile()
+        self.assertEqual('br-own', self.domain.bridge)
+
+    def test_guest_that_no_binder_serves_is_a_problem(self) -> None:
+        with mock.patch.object(self.plugger, 'serves', return_value=False):
+            self.binder.reconcile()
+        self.assertIn('no binder', self.binder.status()['problems']['u'])
+
+    def test_status_says_how_a_guest_is_bound(self) -> None:
+        self.bind()
+        status = self.binder.status()['uplinks']['u']
+        self.assertEqual('linux_bridge', status['binder'])
+        self.assertEqual(['br-own/eth1'], status['claimed'])
+        self.assertEqual(['br-own'], list(status['in_force'].values()))

@@ -14,15 +14,21 @@
 
 import pathlib
 import tempfile
-import types
 from unittest import mock
 
 from oslo_config import cfg
 
 from nova_vhpc.agent.daemon import options, service
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.uplinks import bindings, dry_run, plugger, publish_worker
-from nova_vhpc.agent.uplinks.binder import UplinkBinder
+from nova_vhpc.agent.uplinks import (
+    binder,
+    bindings,
+    claims,
+    dry_run,
+    plugger,
+    publish_worker,
+)
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -99,46 +105,48 @@ class NoCrashedAgentTest(manager_case.ManagerTestCase):
         self.assertEqual([], self.domain.written)
 
 
-class DryPluggerTest(manager_case.ManagerTestCase):
-    def make_binder(self, plugger: plugger.Plugger) -> UplinkBinder:
-        return UplinkBinder(
-            plugger,
+class DryBinderTest(manager_case.ManagerTestCase):
+    def make_binder(self) -> binder.UplinkBinder:
+        self.records = bindings.BindingJournal(self.state)
+        host = qemu_process.Processes('/nowhere', '/nowhere')
+        claim = claims.ClaimedUplink('br-uplink', 'eth1')
+        return binder.UplinkBinder(
+            binder_set.BinderSet([plugger.Plugger(self.records, host)]),
             lambda: self.manager.guests,
             lambda: self.manager.connection.get(),
-            mock.Mock(**{'bridges.return_value': ('br-uplink',)}),
+            mock.Mock(**{'uplinks.return_value': (claim,)}),
+            dry_run=True,
         )
 
     def test_nic_that_would_be_moved_is_logged_once(self) -> None:
         self.domain.specs['vhpc:network'] = 'separate'
         self.look()
-        records = bindings.BindingJournal(self.state)
-        host = qemu_process.Processes('/nowhere', '/nowhere')
-        binder = self.make_binder(dry_run.DryPlugger(records, host))
-        with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
-            binder.reconcile()
-            binder.reconcile()
+        made = self.make_binder()
+        with self.assertLogs('nova_vhpc.agent.uplinks.binder') as logs:
+            made.reconcile()
+            made.reconcile()
         self.assertEqual(1, len(logs.records))
         self.assertIn('52:54:00:00:00:01', logs.output[0])
         self.assertIn('br-uplink', logs.output[0])
-        self.assertEqual([], binder.status()['bound'])
+        self.assertEqual([], made.status()['bound'])
         self.manager.restore_one('u')
         self.drain()
-        binder.reconcile()
-        binder.start()
-        binder.stop(0.0)
+        made.reconcile()
+        made.start()
+        made.stop(0.0)
         self.assertEqual([], self.domain.written)
-        self.assertEqual((), records.uuids())
+        self.assertEqual((), self.records.uuids())
 
     def test_names_what_a_crash_left(self) -> None:
-        records = bindings.BindingJournal(self.state)
-        records.save(
+        made = self.make_binder()
+        self.records.save(
             bindings.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
         )
-        host = types.SimpleNamespace(find=lambda uuid: 7)
-        with self.assertLogs('nova_vhpc.agent.uplinks.dry_run') as logs:
-            dry_run.DryPlugger(records, host).restore_all(None)
+        with self.assertLogs('nova_vhpc.agent.uplinks.binder') as logs:
+            made.start()
+        made.stop()
         self.assertIn('--restore', logs.output[0])
-        self.assertEqual(('u',), records.uuids())
+        self.assertEqual(('u',), self.records.uuids())
 
 
 class TestService(manager_case.ManagerTestCase):
@@ -157,7 +165,7 @@ class TestService(manager_case.ManagerTestCase):
         self.addCleanup(made.lock.release)
         self.addCleanup(made.guest_manager.executor.close)
         self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
-        self.assertIsInstance(made.binder._plugger, dry_run.DryPlugger)
+        self.assertTrue(made.binder._dry_run)
         # A phase that is sent moves servers on other hosts.
         self.assertTrue(made.phase_exchange._silent)
         with (
@@ -181,7 +189,10 @@ class TestService(manager_case.ManagerTestCase):
             publish_worker.PublishWorker,
             type(dry_run.make_publish_worker(conf, 'host')),
         )
-        self.assertIs(plugger.Plugger, type(dry_run.make_plugger(conf)))
+        made = service.Service(conf)
+        self.addCleanup(made.lock.release)
+        self.addCleanup(made.guest_manager.executor.close)
+        self.assertFalse(made.binder._dry_run)
 
     def test_uplinks_are_discovered_and_not_published(self) -> None:
         worker = dry_run.make_publish_worker(self.conf('--dry-run'), 'host')

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""All binders of this host: loading, choosing, restoring."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import libvirt
+from stevedore import named
+
+from nova_vhpc.agent import plugins
+from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
+from nova_vhpc.agent.uplinks.binders import base
+
+NAMESPACE = 'nova_vhpc.binders'
+
+
+class BinderSet:
+    """The binders that are in use.
+
+    :param binders: in order of preference.
+    """
+
+    def __init__(self, binders: Sequence[base.Binder]) -> None:
+        self._binders = tuple(binders)
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Let all binders watch for changes of what was bound.
+
+        :param wake: called after a change; returns at once.
+        """
+        for binder in self._binders:
+            binder.start(wake)
+
+    def serving(
+        self, uuid: str, nics: Sequence[interfaces.Nic]
+    ) -> base.Binder:
+        """Return the first binder that serves a guest's NICs.
+
+        :param uuid: UUID of the guest.
+        :raises UnsupportedError: there is none.
+        """
+        for binder in self._binders:
+            if binder.serves(uuid, nics):
+                return binder
+        kinds = ', '.join(sorted({nic.kind for nic in nics})) or 'none'
+        raise interfaces.UnsupportedError(
+            f'no binder of [vhpc_agent] binders serves NICs of its kind '
+            f'({kinds}); use a flavor that claims no uplinks on this host, '
+            'or turn [vhpc_agent] bind_uplinks off'
+        )
+
+    def records(self) -> dict[str, str]:
+        """Return the name of the binder that has a record, by guest's UUID."""
+        return {
+            uuid: binder.name
+            for binder in reversed(self._binders)
+            for uuid in sorted(binder.uuids())
+        }
+
+    def restore(self, uuid: str, domain: Any) -> None:
+        """Restore what any binder has changed for a guest.
+
+        :raises JournalError, OvsdbError, libvirt.libvirtError: it failed.
+        """
+        for binder in self._binders:
+            if uuid in binder.uuids():
+                binder.restore(domain)
+
+    def forget(self, uuid: str) -> None:
+        """Remove the records of a guest that libvirt does not know any more.
+
+        :raises JournalError, OvsdbError: it failed.
+        """
+        for binder in self._binders:
+            if uuid in binder.uuids():
+                binder.forget(uuid)
+
+    def restore_all(self, connection: Callable[[], Any]) -> dict[str, str]:
+        """Restore what any binder has changed.
+
+        :param connection: returns libvirt's connection, or raises
+            libvirtError.
+        :returns: reasons for failures, by guest's UUID, or by binder.
+        """
+        failures = {}
+        for binder in self._binders:
+            if binder.uuids():
+                try:
+                    failures.update(binder.restore_all(connection))
+                except libvirt.libvirtError as error:
+                    failures[f'all ({binder.name})'] = str(error)
+        return failures
+
+
+def load(conf: Any, ovsdb: ovsdb_connection.Ovsdb | None) -> BinderSet:
+    """Load the binders that ``[vhpc_agent]binders`` names, in that order.
+
+    :raises ConfigError: a binder is unknown or fails to load.
+    """
+    return _load(conf.vhpc_agent.binders, conf, ovsdb)
+
+
+def load_all(conf: Any, ovsdb: ovsdb_connection.Ovsdb | None) -> BinderSet:
+    """Load every binder that is installed, to restore what any has changed.
+
+    :raises ConfigError: a binder fails to load.
+    """
+    installed = named.NamedExtensionManager(NAMESPACE, [])
+    return _load(sorted(installed.entry_points_names()), conf, ovsdb)
+
+
+def _load(
+    names: Iterable[str], conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> BinderSet:
+    binders = []
+    for name in names:
+        value = f"[vhpc_agent]binders = '{name}'"
+        make = plugins.load(NAMESPACE, name, value, 'no such binder')
+        binder = make(conf, ovsdb)
+        if binder is not None:
+            binders.append(binder)
+    return BinderSet(binders)

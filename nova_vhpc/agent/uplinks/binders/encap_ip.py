@@ -1,0 +1,272 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Binds by the encap IP of a guest's port: tenant networks of OVN.
+
+OVN sends the packets of a port from, and has all other hosts send them to, the
+encap IP that ``external_ids:encap-ip`` of the port's row in the table
+Interface names. With one encap IP for each uplink, that key decides which
+uplink a guest's packets take. Network and port in Neutron are untouched, and
+packets between guests of one host stay on the host.
+
+os-vif removes the row, and makes another without the key, at each hard reboot;
+the binder then writes it again.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.journal.record import JournalError
+from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
+from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.agent.uplinks.binders import (
+    base,
+    encap_ip_journal,
+    encap_ip_writer,
+    guest_ports,
+    ovn_host,
+)
+from nova_vhpc.topology import open_vswitch
+
+KEY = encap_ip_writer.KEY
+
+
+class EncapIpBinder:
+    """Writes, keeps and restores the encap IPs of guests' ports.
+
+    :param ovsdb: connection to the database of this host's Open vSwitch.
+    :param journal: encap IPs before the first write.
+    :param host: name of the host, for messages.
+    :param overrides: returns whether an encap IP that an external change has
+        set is written again.
+    """
+
+    name = 'encap_ip'
+
+    def __init__(
+        self,
+        ovsdb: ovsdb_connection.Ovsdb,
+        journal: encap_ip_journal.EncapIpJournal,
+        host: str,
+        overrides: Callable[[], bool],
+    ) -> None:
+        self._ovsdb = ovsdb
+        self._journal = journal
+        self._host = host
+        self._overrides = overrides
+        self._ports = guest_ports.GuestPorts(ovsdb.read)
+        self._writer = encap_ip_writer.EncapIpWriter(ovsdb, journal, host)
+        # Held while encap IPs are written or restored.
+        self._lock = threading.Lock()
+        # The encap IPs, by UUID of the guest, then by MAC address.
+        self._bound: dict[str, dict[str, str]] = {}
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """See :meth:`base.Binder.start`."""
+        self._ovsdb.add_listener(wake)
+
+    def serves(self, uuid: str, nics: Sequence[interfaces.Nic]) -> bool:
+        """Return whether Open vSwitch has a port of the guest.
+
+        A guest without any NIC on a Linux bridge counts as well: if it has no
+        port, :meth:`plan` says what is wrong.
+        """
+        return bool(self._ports.of_guest(uuid)) or not any(
+            nic.bridge for nic in nics
+        )
+
+    def plan(
+        self,
+        domain: Any,
+        uplinks: Sequence[claims.ClaimedUplink],
+        uplink_nic: int | None,
+    ) -> Mapping[str, str]:
+        """See :meth:`base.Binder.plan`."""
+        changes = self._changes(domain, uplinks, uplink_nic)
+        record = self._writer.load(domain.UUIDString())
+        self._refuse_external(record, changes)
+        return {one.mac: one.encap_ip for one in changes if one.is_due}
+
+    def bind(
+        self,
+        domain: Any,
+        uplinks: Sequence[claims.ClaimedUplink],
+        uplink_nic: int | None,
+    ) -> int:
+        """See :meth:`base.Binder.bind`."""
+        uuid = domain.UUIDString()
+        with self._lock:
+            changes = self._changes(domain, uplinks, uplink_nic)
+            record = self._writer.load(uuid)
+            self._refuse_external(record, changes, hand_back=True)
+            due = [change for change in changes if change.is_due]
+            if due:
+                self._writer.write(record, due)
+            self._bound[uuid] = {one.mac: one.encap_ip for one in changes}
+        return len(due)
+
+    def intact(self, uuid: str) -> bool:
+        """See :meth:`base.Binder.intact`; a port that is away is intact."""
+        bound = self._bound.get(uuid, {})
+        return all(
+            port.external_ids.get(KEY) == bound[mac]
+            for mac, port in self._ports.of_guest(uuid).items()
+            if mac in bound
+        )
+
+    def in_force(self, uuid: str) -> Mapping[str, str]:
+        """Return the encap IPs of a guest's ports, by MAC address."""
+        return {
+            mac: port.external_ids[KEY]
+            for mac, port in self._ports.of_guest(uuid).items()
+            if KEY in port.external_ids
+        }
+
+    def uuids(self) -> frozenset[str]:
+        """See :meth:`base.Binder.uuids`."""
+        return frozenset(self._journal.uuids())
+
+    def restore(self, domain: Any) -> int:
+        """See :meth:`base.Binder.restore`."""
+        return self._restore(domain.UUIDString())
+
+    def forget(self, uuid: str) -> None:
+        """See :meth:`base.Binder.forget`."""
+        self._restore(uuid)
+
+    def restore_all(self, connection: Callable[[], Any]) -> dict[str, str]:
+        """See :meth:`base.Binder.restore_all`; libvirt is not needed."""
+        failures = {}
+        for uuid in self._journal.uuids():
+            try:
+                self._restore(uuid)
+            except (JournalError, ovsdb_connection.OvsdbError) as error:
+                failures[uuid] = str(error)
+        return failures
+
+    def _restore(self, uuid: str) -> int:
+        with self._lock:
+            restored = self._writer.restore(uuid)
+            self._bound.pop(uuid, None)
+        return restored
+
+    def _changes(
+        self,
+        domain: Any,
+        uplinks: Sequence[claims.ClaimedUplink],
+        uplink_nic: int | None,
+    ) -> list[encap_ip_writer.Change]:
+        """Return the encap IP of each NIC that uses a claim.
+
+        :raises UnsupportedError: a claim cannot steer packets on this host.
+        """
+        state = self._ovsdb.read()
+        if state is None:
+            raise UnsupportedError(
+                f'Open vSwitch of host {self._host} has not answered yet; is '
+                'ovsdb-server running, and is [vhpc_topology] '
+                'ovsdb_connection right?'
+            )
+        ports = self._ports_of(domain, len(uplinks), uplink_nic)
+        ovn_host.check(state, self._host)
+        encap_ips = ovn_host.encap_ips_of(state, uplinks, self._host)
+        present = {
+            mac: port.external_ids.get(KEY) for mac, port in ports.items()
+        }
+        new = interfaces.assign(present, encap_ips)
+        return [
+            encap_ip_writer.Change(mac, port, new.get(mac, present[mac] or ''))
+            for mac, port in ports.items()
+        ]
+
+    def _ports_of(
+        self, domain: Any, claims: int, uplink_nic: int | None
+    ) -> dict[str, open_vswitch.Interface]:
+        """Return the ports of the NICs that use the claims, by MAC address.
+
+        :raises UnsupportedError: a NIC has no port.
+        """
+        uuid = domain.UUIDString()
+        ports = self._ports.of_guest(uuid)
+        nics = interfaces.chosen(
+            interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
+        )
+        for nic in nics:
+            if nic.mac.lower() not in ports:
+                raise UnsupportedError(
+                    f'Open vSwitch of host {self._host} has no port with '
+                    f'external_ids:attached-mac={nic.mac} and '
+                    f'vm-uuid={uuid}, so that NIC {nic.mac} cannot be '
+                    'steered. If it is no NIC of OVN, let vhpc:uplink_nic '
+                    'name one that is'
+                )
+        return {nic.mac.lower(): ports[nic.mac.lower()] for nic in nics}
+
+    def _refuse_external(
+        self,
+        record: encap_ip_journal.GuestRecord,
+        changes: Sequence[encap_ip_writer.Change],
+        hand_back: bool = False,
+    ) -> None:
+        """Refuse to write where an external change has set an encap IP.
+
+        :param hand_back: whether to journal that, and to restore the guest's
+            other ports.
+        :raises UnsupportedError: there was such a change.
+        """
+        if self._overrides():
+            return
+        port = self._writer.external(record, [one.port for one in changes])
+        if port is None:
+            return
+        if hand_back:
+            self._writer.hand_back(record, port)
+            self._bound.pop(record.uuid, None)
+        raise UnsupportedError(
+            f'external_ids:{KEY} of port {port.name} on host {self._host} '
+            f'was changed to {port.external_ids.get(KEY, "nothing")} by '
+            'somebody else; the port is left alone until it is plugged again, '
+            'as by a hard reboot. If only the agent may decide, set '
+            '[vhpc_agent] foreign_changes=override'
+        )
+
+
+def make_binder(
+    conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> base.Binder | None:
+    """Return the binder of this host: the entry point of the plugin.
+
+    :returns: None if the connection to ovsdb is switched off.
+    :raises ConfigError: it is switched off, and guests must be restored.
+    """
+    options = conf.vhpc_agent
+    journal = encap_ip_journal.EncapIpJournal(options.state_path)
+    if ovsdb is None:
+        left = len(journal.uuids())
+        if left:
+            raise errors.ConfigError(
+                '[vhpc_topology]ovsdb_connection is empty, but an agent has '
+                f'left encap IPs at the ports of {left} servers; set it as '
+                'before, and run nova-vhpc-agent --restore'
+            )
+        return None
+    return EncapIpBinder(
+        ovsdb,
+        journal,
+        options.host or socket.gethostname(),
+        lambda: bool(options.foreign_changes == 'override'),
+    )

@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Find the ports of Open vSwitch that belong to a guest."""
+
+from collections.abc import Callable, Mapping
+
+from nova_vhpc.topology import open_vswitch
+
+GUEST_KEYS = ('vm-uuid', 'vm-id')
+"""Keys in ``external_ids`` with the guest's UUID: os-vif writes the first,
+libvirt the second."""
+
+MAC_KEY = 'attached-mac'
+
+Ports = Mapping[str, open_vswitch.Interface]
+"""Ports of one guest, by MAC address in lower case."""
+
+
+class GuestPorts:
+    """The ports of all guests, indexed once for each state of the database.
+
+    The domain's XML does not help: since Nova 2026.2 it names neither bridge
+    nor port.
+
+    :param read: returns the present state; the same object until something
+        changes, and None before the first answer.
+    """
+
+    def __init__(
+        self, read: Callable[[], open_vswitch.OpenVswitch | None]
+    ) -> None:
+        self._read = read
+        self._indexed: tuple[
+            open_vswitch.OpenVswitch | None, Mapping[str, Ports]
+        ] = (None, {})
+
+    def of_guest(self, uuid: str) -> Ports:
+        """Return the ports of a guest; empty if there are none.
+
+        :param uuid: UUID of the domain, which is that of Nova's server.
+        """
+        state = self._read()
+        indexed_state, by_guest = self._indexed
+        if state is not indexed_state:
+            by_guest = _index(state) if state is not None else {}
+            self._indexed = state, by_guest
+        return by_guest.get(uuid, {})
+
+
+def _index(state: open_vswitch.OpenVswitch) -> Mapping[str, Ports]:
+    by_guest: dict[str, dict[str, open_vswitch.Interface]] = {}
+    for interface in state.interfaces:
+        mac = interface.external_ids.get(MAC_KEY)
+        uuids = {interface.external_ids.get(key) for key in GUEST_KEYS}
+        for uuid in uuids:
+            if uuid and mac:
+                by_guest.setdefault(uuid, {})[mac.lower()] = interface
+    return by_guest

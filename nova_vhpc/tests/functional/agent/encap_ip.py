@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A host with real Open vSwitch and OVN, and the binder of the agent."""
+
+import pathlib
+import tempfile
+import types
+import uuid as uuid_module
+from typing import Any
+
+from oslotest import base
+
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks import binder, claims
+from nova_vhpc.agent.uplinks.binders import (
+    binder_set,
+    encap_ip,
+    encap_ip_journal,
+)
+from nova_vhpc.tests.ovn import domain, lab
+
+
+class Guest:
+    """A server with one port of a tenant network.
+
+    :param host: where it runs.
+    :param number: last byte of its addresses.
+    """
+
+    def __init__(self, cloud: lab.Lab, host: lab.Host, number: int) -> None:
+        self.host = host
+        self.uuid = str(uuid_module.uuid4())
+        self.mac = f'fa:16:3e:00:00:{number:02x}'
+        self.address = f'192.0.2.{number}'
+        self.port = f'{cloud.tag}-p{number}'
+        self.tap = f'{cloud.tag}t{number}'
+        self.domain = domain.Domain(self.uuid, (self.mac,))
+        cloud.port(cloud.tag, self.port, self.mac, self.address)
+
+    def make_tap(self) -> None:
+        """Make its tap, without a guest behind it."""
+        self.host.make_tap(self.tap)
+
+    def make_namespace(self) -> None:
+        """Make a namespace that sends and receives in its place."""
+        self.place = self.host.make_guest(self.tap, self.mac, self.address)
+
+    def ping(self, other: 'Guest', packets: int) -> None:
+        """Send packets to another guest, which answers each."""
+        self.place.run(
+            'ping',
+            '-q',
+            '-i',
+            '0.01',
+            '-W',
+            '5',
+            '-c',
+            str(packets),
+            other.address,
+        )
+
+    def plug(self) -> None:
+        """Add its port to Open vSwitch as os-vif does."""
+        self.host.plug(self.tap, self.uuid, self.port, self.mac)
+
+    def unplug(self) -> None:
+        """Remove its port."""
+        self.host.unplug(self.tap)
+
+    @property
+    def encap_ip(self) -> str:
+        """The encap IP that Open vSwitch's database names; empty for none."""
+        return self.host.encap_ip(self.tap)
+
+    def as_managed(self) -> Any:
+        """Return what the agent knows of it."""
+        specs = types.SimpleNamespace(
+            network='shared-separate', uplink_nic=None
+        )
+        return types.SimpleNamespace(
+            domain=self.domain,
+            info=types.SimpleNamespace(specs=specs),
+            hands_off='',
+            holds=set(),
+            name=self.uuid,
+        )
+
+
+class Agent:
+    """The part of an agent that binds, on one host, in this process.
+
+    :param state: its ``state_path``.
+    :ivar guests: the guests that it manages, by UUID.
+    :ivar claimed: number of the uplink that a guest has claimed, by UUID.
+    """
+
+    def __init__(self, host: lab.Host, state: str) -> None:
+        self._host = host
+        self.guests: dict[str, Any] = {}
+        self.claimed: dict[str, int] = {}
+        self.ovsdb = connection.Ovsdb(host.socket)
+        self.ovsdb.start()
+        assert self.ovsdb.wait(lab.PATIENCE_S)
+        self.journal = encap_ip_journal.EncapIpJournal(state)
+        self.encap_ips = encap_ip.EncapIpBinder(
+            self.ovsdb, self.journal, host.name, lambda: False
+        )
+        self.binder = binder.UplinkBinder(
+            binder_set.BinderSet([self.encap_ips]),
+            lambda: dict(self.guests),
+            self._libvirt,
+            types.SimpleNamespace(uplinks=self._uplinks),
+        )
+
+    def _libvirt(self) -> Any:
+        raise AssertionError('libvirt is not needed')
+
+    def _uplinks(self, uuid: str) -> tuple[claims.ClaimedUplink, ...]:
+        if uuid not in self.claimed:
+            return ()
+        rail = self.claimed[uuid]
+        bridge = self._host.bridge(f'n{rail}')
+        nic = self._host.nic(f'n{rail}')
+        return (claims.ClaimedUplink(bridge, nic, self._host.encap_ips[rail]),)
+
+    def manage(self, guest: Guest, rail: int) -> None:
+        """Take a guest in that has claimed an uplink."""
+        self.claimed[guest.uuid] = rail
+        self.guests[guest.uuid] = guest.as_managed()
+
+    def problem(self, guest: Guest) -> str:
+        """Return why a guest is not bound; empty if it is."""
+        problems: dict[str, str] = self.binder.status()['problems']
+        return problems.get(guest.uuid, '')
+
+
+class EncapIpTestCase(base.BaseTestCase):
+    """Has a lab with hosts; a network; and makes agents and guests."""
+
+    HOSTS: dict[str, int] = {'h1': 3}
+    """Number of uplinks of each host."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.lab = lab.Lab()
+        cls.lab.setUp()
+        cls.addClassCleanup(cls.lab.cleanUp)
+        cls.lab.network(cls.lab.tag)
+        cls.hosts = {
+            name: cls.lab.add_host(name, uplinks)
+            for name, uplinks in cls.HOSTS.items()
+        }
+        cls.numbers = iter(range(1, 250))
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = tempfile.mkdtemp(dir=self.lab.path)
+
+    def guest(self, name: str, sends: bool = False) -> Guest:
+        """Return a guest on a host, whose port is plugged until the end.
+
+        :param sends: whether it can send and receive.
+        """
+        guest = Guest(self.lab, self.hosts[name], next(self.numbers))
+        if sends:
+            guest.make_namespace()
+        else:
+            guest.make_tap()
+        guest.plug()
+        self.addCleanup(guest.unplug)
+        return guest
+
+    def agent(self, name: str, running: bool = True) -> Agent:
+        """Return an agent on a host; started, unless said otherwise."""
+        agent = Agent(self.hosts[name], str(pathlib.Path(self.state) / name))
+        self.addCleanup(agent.ovsdb.stop)
+        if running:
+            agent.binder.start()
+            self.addCleanup(agent.binder.stop)
+        return agent
+
+    def wait_for_encap_ip(
+        self, guest: Guest, encap_ip: str, patience_s: float = lab.PATIENCE_S
+    ) -> None:
+        """Wait until OVN uses an encap IP for a guest's port."""
+        lab.wait_for(
+            lambda: self.lab.encap_of(guest.port) == encap_ip,
+            f'{encap_ip} for {guest.port}',
+            patience_s,
+        )

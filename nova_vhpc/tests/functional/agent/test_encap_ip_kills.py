@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whenever an agent is killed, the next one restores the encap IP."""
+
+import multiprocessing
+import os
+import random
+import time
+from multiprocessing import forkserver
+
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.agent.uplinks.binders import encap_ip as encap_ip_binder
+from nova_vhpc.agent.uplinks.binders import encap_ip_journal
+from nova_vhpc.tests.functional.agent import encap_ip
+from nova_vhpc.tests.ovn import domain, lab
+
+KILLS = int(os.environ.get('VHPC_ENCAP_IP_KILLS', '20'))
+SEED = 2026
+LONGEST_S = 0.3
+"""Longest time between the first write and the kill."""
+
+_context = multiprocessing.get_context('forkserver')
+_context.set_forkserver_preload([__name__])
+
+
+def _bind_for_ever(
+    remote: str, state: str, uuid: str, mac: str, encap_ips: list[str]
+) -> None:
+    """Bind a guest to one uplink after the other, and restore it."""
+    ovsdb = connection.Ovsdb(remote)
+    ovsdb.start()
+    assert ovsdb.wait(lab.PATIENCE_S)
+    binder = encap_ip_binder.EncapIpBinder(
+        ovsdb, encap_ip_journal.EncapIpJournal(state), 'h1', lambda: False
+    )
+    target = domain.Domain(uuid, (mac,))
+    while True:
+        for address in encap_ips:
+            uplink = claims.ClaimedUplink('bridge', 'nic', address)
+            binder.bind(target, (uplink,), None)
+        binder.restore(target)
+
+
+class EncapIpKillsTest(encap_ip.EncapIpTestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        # Started here, so that the fork server does not run in the temporary
+        # directory of the first test, which that test removes.
+        forkserver.ensure_running()
+        super().setUpClass()
+
+    def test_next_agent_restores_after_a_kill_at_any_moment(self) -> None:
+        host = self.hosts['h1']
+        guest = self.guest('h1')
+        before = host.external_ids(guest.tap)
+        agent = self.agent('h1', running=False)
+        state = str(agent.journal.path.parent)
+        moments = random.Random(SEED)
+        left = 0
+        for _ in range(KILLS):
+            process = _context.Process(
+                target=_bind_for_ever,
+                args=(
+                    host.socket,
+                    state,
+                    guest.uuid,
+                    guest.mac,
+                    host.encap_ips[1:],
+                ),
+            )
+            process.start()
+            lab.wait_for(agent.encap_ips.uuids, 'the first record')
+            time.sleep(moments.uniform(0, LONGEST_S))
+            process.kill()
+            process.join()
+            left += 'encap-ip' in host.external_ids(guest.tap)
+            following = self.agent('h1', running=False)
+            self.assertEqual({}, following.encap_ips.restore_all(self.fail))
+            following.ovsdb.stop()
+            self.assertEqual(before, host.external_ids(guest.tap))
+            self.assertEqual(frozenset(), agent.encap_ips.uuids())
+        # Otherwise nothing was tested.
+        self.assertGreater(left, KILLS // 4)

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An ovsdb in memory, with the interface of the agent's connection."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.topology import open_vswitch
+
+ENCAP_IPS = '10.1.0.1,10.2.0.1,10.3.0.1'
+
+
+class MemoryOvsdb:
+    """Holds the ports of ``br-int``, and writes keys as ovsdb-server does.
+
+    :ivar connected: whether the server answers.
+    :ivar before_write: called just before each write.
+    :ivar answers: whether the answer to a write arrives.
+    """
+
+    def __init__(self, encap_ips: str = ENCAP_IPS) -> None:
+        self.connected = True
+        self.answers = True
+        self.before_write: Callable[[], None] = lambda: None
+        self.external_ids = {'ovn-encap-ip': encap_ips} if encap_ips else {}
+        self.rows: dict[str, open_vswitch.Interface] = {}
+        self._numbers = itertools.count(1)
+        self._state: open_vswitch.OpenVswitch | None = None
+
+    # -- the interface of the connection -----------------------------------
+
+    def read(self) -> open_vswitch.OpenVswitch | None:
+        if self._state is None:
+            ports = tuple(
+                open_vswitch.Port(row.name, (row,))
+                for row in self.rows.values()
+            )
+            self._state = open_vswitch.OpenVswitch(
+                self.external_ids, (open_vswitch.Bridge('br-int', ports),)
+            )
+        return self._state
+
+    def add_listener(self, changed: Callable[[], None]) -> None:
+        pass
+
+    def set_external_id(
+        self, interface: str, key: str, value: str | None, expected: str | None
+    ) -> bool:
+        if not self.connected:
+            raise connection.OvsdbError('ovsdb-server is away')
+        self.before_write()
+        row = self.rows.get(interface)
+        if row is None or row.external_ids.get(key) != expected:
+            return False
+        self.set_by_hand(interface, key, value)
+        if not self.answers:
+            raise connection.OvsdbError('no answer')
+        return True
+
+    # -- what others do ----------------------------------------------------
+
+    def plug(self, uuid: str, mac: str, **more: str) -> str:
+        """Add a port as os-vif does; return the UUID of its row."""
+        return self.add(
+            open_vswitch.Interface(
+                f'tap{mac[-2:]}',
+                external_ids={
+                    'vm-uuid': uuid,
+                    'attached-mac': mac,
+                    'iface-id': f'port of {mac}',
+                    **{key.replace('_', '-'): v for key, v in more.items()},
+                },
+            )
+        )
+
+    def add(self, interface: open_vswitch.Interface) -> str:
+        """Add an interface; return the UUID of its row."""
+        row = f'row{next(self._numbers)}'
+        self.rows[row] = dataclasses.replace(interface, uuid=row)
+        self._state = None
+        return row
+
+    def unplug(self, row: str) -> None:
+        del self.rows[row]
+        self._state = None
+
+    def set_by_hand(self, row: str, key: str, value: str | None) -> None:
+        external_ids = dict(self.rows[row].external_ids)
+        external_ids.pop(key, None)
+        if value is not None:
+            external_ids[key] = value
+        self.rows[row] = dataclasses.replace(
+            self.rows[row], external_ids=external_ids
+        )
+        self._state = None
+
+    def tunnel(self, **options: str) -> None:
+        """Add a tunnel as ovn-controller does."""
+        self.add(
+            open_vswitch.Interface(
+                'ovn-h2-0',
+                type='geneve',
+                options={'remote_ip': '10.1.0.2', **options},
+            )
+        )
+
+    def encap_ip(self, row: str) -> str | None:
+        return self.rows[row].external_ids.get('encap-ip')
+
+    def contents(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the keys of all rows, to be compared."""
+        return {row: dict(one.external_ids) for row, one in self.rows.items()}

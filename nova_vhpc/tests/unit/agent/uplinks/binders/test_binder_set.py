@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.binder_set`."""
+
+from unittest import mock
+
+import libvirt
+from oslotest import base
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks.binders import base as binder_base
+from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.tests.unit.agent import fake_libvirt
+
+
+def binder(name: str, *uuids: str, serves: bool = True) -> mock.Mock:
+    made = mock.create_autospec(binder_base.Binder, instance=True)
+    made.name = name
+    made.uuids.return_value = frozenset(uuids)
+    made.serves.return_value = serves
+    made.restore_all.return_value = {}
+    return made
+
+
+class BinderSetTest(base.BaseTestCase):
+    def test_first_binder_that_serves_is_chosen(self) -> None:
+        first, second = binder('a', serves=False), binder('b')
+        chosen = binder_set.BinderSet([first, second, binder('c')])
+        self.assertIs(second, chosen.serving('u', ()))
+        self.assertRaises(
+            UnsupportedError, binder_set.BinderSet([first]).serving, 'u', ()
+        )
+
+    def test_only_binders_with_a_record_restore(self) -> None:
+        first, second = binder('a', 'u'), binder('b', 'v')
+        binders = binder_set.BinderSet([first, second])
+        self.assertEqual({'u': 'a', 'v': 'b'}, binders.records())
+        binders.restore('u', 'domain')
+        binders.forget('v')
+        first.restore.assert_called_once_with('domain')
+        second.restore.assert_not_called()
+        first.forget.assert_not_called()
+        second.forget.assert_called_once_with('v')
+
+    def test_libvirt_that_is_away_does_not_stop_other_binders(self) -> None:
+        first, second = binder('a', 'u'), binder('b', 'v')
+        first.restore_all.side_effect = fake_libvirt.error(
+            libvirt.VIR_ERR_NO_CONNECT, 'away'
+        )
+        second.restore_all.return_value = {'v': 'busy'}
+        binders = binder_set.BinderSet([first, second, binder('c')])
+        self.assertEqual(
+            {'all (a)': 'away', 'v': 'busy'}, binders.restore_all(self.fail)
+        )
+
+
+class LoadTest(base.BaseTestCase):
+    def conf(self, *names: str) -> mock.Mock:
+        return mock.Mock(
+            **{
+                'vhpc_agent.binders': list(names),
+                'vhpc_agent.state_path': '/nowhere',
+                'vhpc_agent.host': 'h',
+                'vhpc_agent.proc_root': '/nowhere',
+                'vhpc_agent.cgroup_root': '/nowhere',
+            }
+        )
+
+    def names(self, binders: binder_set.BinderSet) -> list[str]:
+        return [one.name for one in binders._binders]
+
+    def test_binders_are_loaded_in_the_order_of_the_option(self) -> None:
+        ovsdb = mock.Mock(spec=connection.Ovsdb)
+        self.assertEqual(
+            ['linux_bridge', 'encap_ip'],
+            self.names(
+                binder_set.load(self.conf('linux_bridge', 'encap_ip'), ovsdb)
+            ),
+        )
+        self.assertEqual(
+            ['encap_ip', 'linux_bridge'],
+            self.names(binder_set.load_all(self.conf(), ovsdb)),
+        )
+
+    def test_binder_that_needs_ovsdb_is_left_out_without(self) -> None:
+        self.assertEqual(
+            ['linux_bridge'],
+            self.names(
+                binder_set.load(self.conf('encap_ip', 'linux_bridge'), None)
+            ),
+        )
+
+    def test_unknown_binder_is_refused(self) -> None:
+        error = self.assertRaises(
+            errors.ConfigError, binder_set.load, self.conf('teleport'), None
+        )
+        self.assertIn("binders = 'teleport'", str(error))

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.encap_ip_journal`."""
+
+import json
+
+from oslotest import base
+
+from nova_vhpc.agent.journal import record
+from nova_vhpc.agent.uplinks.binders import encap_ip_journal
+
+PORT = encap_ip_journal.PortRecord('r1', 'tap1', None, frozenset({'b', 'a'}))
+GUEST = encap_ip_journal.GuestRecord(
+    'u',
+    (
+        PORT,
+        encap_ip_journal.PortRecord(
+            'r2', 'tap2', '10.1.0.1', frozenset(), external=True
+        ),
+    ),
+)
+
+
+class GuestRecordTest(base.BaseTestCase):
+    def parse(self, text: str) -> encap_ip_journal.GuestRecord:
+        return encap_ip_journal.GuestRecord.from_json(text, 'a file')
+
+    def test_record_survives_json(self) -> None:
+        self.assertEqual(GUEST, self.parse(GUEST.to_json()))
+
+    def test_ports_are_replaced_by_row(self) -> None:
+        again = PORT.with_written('c')
+        self.assertEqual(
+            (again, GUEST.ports[1]), GUEST.with_ports([again]).ports
+        )
+        self.assertEqual({'a', 'b', 'c'}, again.written)
+
+    def test_damaged_record_is_refused(self) -> None:
+        whole = json.loads(GUEST.to_json())
+        whole.pop(record.CHECKSUM_KEY)
+        for torn in (
+            GUEST.to_json()[:30],
+            GUEST.to_json().replace('tap1', 'tap9'),
+            json.dumps({**whole, 'ports': 7}),
+            json.dumps({**whole, 'ports': [{}]}),
+            json.dumps({**whole, 'ports': ['r1']}),
+        ):
+            self.assertRaises(record.JournalError, self.parse, torn)
+
+    def test_values_that_may_be_the_agents(self) -> None:
+        self.assertTrue(PORT.may_be_agents(None))
+        self.assertTrue(PORT.may_be_agents('a'))
+        self.assertFalse(PORT.may_be_agents('z'))

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.guest_ports`."""
+
+from oslotest import base
+
+from nova_vhpc.agent.uplinks.binders import guest_ports
+from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import open_vswitch
+
+MAC = 'fa:16:3e:00:00:0a'
+
+
+class GuestPortsTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ovsdb = ovsdb.MemoryOvsdb()
+        self.ports = guest_ports.GuestPorts(self.ovsdb.read)
+
+    def macs(self, uuid: str) -> set[str]:
+        return set(self.ports.of_guest(uuid))
+
+    def test_ports_are_found_by_the_keys_of_os_vif_and_libvirt(self) -> None:
+        self.ovsdb.plug('u', MAC.upper())
+        self.ovsdb.add(
+            open_vswitch.Interface(
+                'tap', external_ids={'vm-id': 'v', 'attached-mac': MAC}
+            )
+        )
+        self.assertEqual({MAC}, self.macs('u'))
+        self.assertEqual({MAC}, self.macs('v'))
+        self.assertEqual(set(), self.macs('w'))
+
+    def test_later_changes_are_seen(self) -> None:
+        self.assertEqual(set(), self.macs('u'))
+        row = self.ovsdb.plug('u', MAC)
+        self.assertEqual({MAC}, self.macs('u'))
+        self.ovsdb.unplug(row)
+        self.assertEqual(set(), self.macs('u'))
+
+    def test_port_without_mac_is_of_nobody(self) -> None:
+        self.ovsdb.add(
+            open_vswitch.Interface('tap', external_ids={'vm-uuid': 'u'})
+        )
+        self.assertEqual(set(), self.macs('u'))
