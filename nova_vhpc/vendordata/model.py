@@ -156,6 +156,27 @@ def mpi_nics(member: Member) -> tuple[Nic, ...]:
     return (own_nic(member),)
 
 
+def mpi_address(member: Member) -> Address | None:
+    """Return the address by which a member is named in hostfiles, if any."""
+    for nic in mpi_nics(member):
+        if nic.address is not None:
+            return nic.address
+    return None
+
+
+def mpi_addresses(members: Iterable[Member], position: int) -> list[Address]:
+    """Return the addresses of the members' first or second NICs for MPI.
+
+    :param position: 0 for the first NICs, 1 for the second ones.
+    """
+    return [
+        nic.address
+        for member in members
+        for nic in mpi_nics(member)[position:][:1]
+        if nic.address is not None
+    ]
+
+
 def own_nic(member: Member) -> Nic:
     """Return the NIC on the member's own uplink (``vhpc:uplink_nic``)."""
     index = member.uplink_nic

@@ -12,13 +12,6 @@
 
 import dataclasses
 import ipaddress
-import os
-import pathlib
-import shutil
-import subprocess
-import unittest
-
-import fixtures
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
@@ -87,49 +80,11 @@ class AnswerTest(base.TestCase):
                 [], answer.answer(cluster, fakes.uuid(1))['routes']
             )
 
-    def test_openmpi_flags_select_the_subnets(self):
-        # HPCVirt'09 section 5: it stripes over all it finds.
-        flags = answer.openmpi_flags(fakes.cluster(self.members))
-        self.assertEqual('10.1.0.0/30', _flag(flags, 'btl_tcp_if_include'))
-        flags = answer.openmpi_flags(
-            fakes.cluster(self.members, 'multiple-shared')
-        )
-        self.assertEqual(
-            '10.0.0.0/30,10.1.0.0/30', _flag(flags, 'btl_tcp_if_include')
-        )
-        self.assertEqual('10.0.0.0/30', _flag(flags, 'oob_tcp_if_include'))
-
     def test_threads_take_the_slots_of_hybrid_programs(self):
         cluster = fakes.cluster(self.members, paradigm='hybrid')
         found = answer.answer(cluster, fakes.uuid(1))
         self.assertIn('10.1.0.1 slots=1\n', found['hostfile']['openmpi'])
         self.assertEqual({'OMP_NUM_THREADS': '2'}, found['mpi']['environment'])
-
-    def test_no_rank_is_bound_to_fewer_cores_than_it_has_threads(self):
-        for paradigm, openmpi, mpich in (
-            ('mpi', 'hwthread', 'core'),
-            ('openmp', 'none', 'none'),
-            ('hybrid', 'none', 'none'),
-        ):
-            cluster = fakes.cluster(self.members, paradigm=paradigm)
-            mpi = answer.answer(cluster, fakes.uuid(1))['mpi']
-            self.assertEqual(openmpi, _flag(mpi['openmpi'], '--bind-to'))
-            # Only with it is each of a core's threads a slot.
-            self.assertEqual(
-                openmpi == 'hwthread',
-                '--use-hwthread-cpus' in mpi['openmpi'],
-            )
-            self.assertEqual(['-bind-to', mpich], mpi['mpich'])
-        # mpirun binds all its ranks alike, wherever it is started.
-        members = list(fakes.cluster(self.members).members)
-        members[2] = dataclasses.replace(members[2], paradigm='hybrid')
-        for member in members:
-            found = answer.answer(fakes.mixed(members), member.uuid)
-            self.assertEqual(['-bind-to', 'none'], found['mpi']['mpich'])
-            self.assertEqual(
-                '10.1.0.1:2\n10.1.0.2:2\n10.1.0.3:1\n',
-                found['hostfile']['mpich'],
-            )
 
     def test_members_with_ipv6_have_names(self):
         # Hydra reads "fd00::2:2" and "[fd00::2]:2" as the hosts "fd00" and
@@ -150,12 +105,6 @@ class AnswerTest(base.TestCase):
         )
         self.assertEqual(f'fd00::2 {name}\n', found['hosts'])
         self.assertEqual('fd00::2', found['members'][1]['address'])
-        only = answer.answer(fakes.cluster([six]), six.uuid)
-        self.assertEqual(
-            ['--use-hwthread-cpus', '--bind-to', 'hwthread'],
-            only['mpi']['openmpi'],
-        )
-        self.assertIn('for subnet in fd00::2/128;', only['mpi']['wrapper'])
         without = answer.answer(fakes.cluster(self.members), six.uuid)
         self.assertEqual('', without['hosts'])
 
@@ -215,14 +164,6 @@ class AnswerTest(base.TestCase):
             [member['running'] for member in found['members']],
         )
 
-    def test_wrapper_names_the_subnets_of_the_configuration(self):
-        for network, subnets in (
-            ('shared-separate', '10.1.0.0/30'),
-            ('multiple-shared', '10.0.0.0/30 10.1.0.0/30'),
-        ):
-            text = answer.wrapper(fakes.cluster(self.members, network))
-            self.assertIn(f'for subnet in {subnets}; do', text)
-
     def test_a_server_outside_the_cluster_gets_no_answer(self):
         self.assertRaises(
             KeyError,
@@ -230,36 +171,3 @@ class AnswerTest(base.TestCase):
             fakes.cluster(self.members),
             fakes.uuid(99),
         )
-
-
-@unittest.skipUnless(shutil.which('ip'), 'needs iproute2')
-class WrapperTest(base.TestCase):
-    def run_(self, *addresses):
-        """Run a program as a member whose NICs have these addresses."""
-        member = dataclasses.replace(
-            fakes.member(1, 'h1'),
-            network='multiple-shared',
-            nics=tuple(
-                model.Nic('', (ipaddress.ip_address(address),))
-                for address in addresses
-            ),
-        )
-        script = pathlib.Path(self.useFixture(fixtures.TempDir()).join('run'))
-        script.write_text(answer.wrapper(fakes.mixed([member])))
-        program = 'echo "$1 $UCX_NET_DEVICES $FI_TCP_IFACE"'
-        return subprocess.run(
-            ['sh', '-eu', script, 'sh', '-c', program, '', 'two words'],
-            env={'PATH': os.environ['PATH'] + ':/usr/sbin:/sbin'},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-
-    def test_interfaces_are_found_by_address_and_named_once(self):
-        self.assertEqual(
-            'two words lo lo\n', self.run_('127.0.0.1', '127.0.0.1')
-        )
-
-    def test_program_runs_where_no_interface_is_found(self):
-        for addresses in ((), ('203.0.113.7', '2001:db8::7')):
-            self.assertEqual('two words  \n', self.run_(*addresses))

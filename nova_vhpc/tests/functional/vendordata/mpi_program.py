@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A program of MPI: ranks send to the peers that an argument selects.
+
+Usage: ``python mpi_program.py LIBRARY PEERS BYTES``. The library is loaded by
+its name, so that no compiler is needed. Peers: ``local`` are on the same host
+(ranks 0 and 1, 2 and 3), ``remote`` on the other one.
+"""
+
+import ctypes
+import sys
+
+ROUNDS = 3
+
+
+def main() -> None:
+    name, peers, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    # Open MPI's own plugins need its symbols.
+    library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+    communicator, byte = _handles(library)
+    library.MPI_Init(None, None)
+    rank, ranks = ctypes.c_int(), ctypes.c_int()
+    library.MPI_Comm_rank(communicator, ctypes.byref(rank))
+    library.MPI_Comm_size(communicator, ctypes.byref(ranks))
+    peer = rank.value ^ (1 if peers == 'local' else 2)
+    counts = (ctypes.c_int * ranks.value)()
+    counts[peer] = size
+    offsets = (ctypes.c_int * ranks.value)()
+    sent = ctypes.create_string_buffer(bytes([rank.value + 1]) * size)
+    received = ctypes.create_string_buffer(size)
+    for _ in range(ROUNDS):
+        library.MPI_Alltoallv(
+            sent,
+            counts,
+            offsets,
+            byte,
+            received,
+            counts,
+            offsets,
+            byte,
+            communicator,
+        )
+    expected = bytes([peer + 1]) * size
+    if received.raw[:size] != expected:
+        raise SystemExit(f'rank {rank.value}: wrong data from rank {peer}')
+    library.MPI_Finalize()
+    if rank.value == 0:
+        print(f'{ranks.value} ranks')
+
+
+def _handles(
+    library: ctypes.CDLL,
+) -> tuple[ctypes.c_int | ctypes.c_void_p, ctypes.c_int | ctypes.c_void_p]:
+    """Return MPI_COMM_WORLD and MPI_BYTE, by the ABI of the library."""
+    if not hasattr(library, 'ompi_mpi_comm_world'):
+        # The ABI of MPICH and Intel MPI.
+        return ctypes.c_int(0x44000000), ctypes.c_int(0x4C00010D)
+    communicator, byte = (
+        ctypes.addressof(ctypes.c_char.in_dll(library, symbol))
+        for symbol in ('ompi_mpi_comm_world', 'ompi_mpi_byte')
+    )
+    return ctypes.c_void_p(communicator), ctypes.c_void_p(byte)
+
+
+if __name__ == '__main__':
+    main()

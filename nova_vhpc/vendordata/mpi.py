@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What each MPI library's launcher needs to use the cluster's networks. Pure.
+
+How the libraries choose interfaces (HPCVirt'09 section 5, and what was seen
+with the versions that the tenant's page names):
+
+* Open MPI uses every interface that it is allowed to, and spreads messages
+  over them. It takes subnets.
+* MPICH and Intel MPI use UCX or libfabric, which take names of interfaces:
+  :mod:`nova_vhpc.vendordata.wrapper`. Hydra, their launcher, is reached at
+  the address that its member has in the hostfile, and needs nothing.
+"""
+
+from nova_vhpc.vendordata import model
+
+
+def openmpi_flags(cluster: model.Cluster) -> list[str]:
+    """Return the flags of mpirun of Open MPI 4, except for the hostfile."""
+    return _binding(cluster) + _interfaces(
+        cluster, ['--mca', 'oob_tcp_if_include']
+    )
+
+
+def openmpi5_flags(cluster: model.Cluster) -> list[str]:
+    """Return the flags of mpirun of Open MPI 5, except for the hostfile.
+
+    Its runtime is PRRTE, which has parameters of its own.
+    """
+    return _binding(cluster) + _interfaces(
+        cluster, ['--prtemca', 'prte_if_include']
+    )
+
+
+def mpich_flags(cluster: model.Cluster) -> list[str]:
+    """Return the flags of MPICH's mpiexec, except for the hostfile.
+
+    Intel MPI needs none: it binds each rank to an equal part of the CPUs.
+    """
+    return ['-bind-to', 'core' if binds(cluster) else 'none']
+
+
+def slots(member: model.Member) -> int:
+    """Return the MPI ranks of a member; threads use its other vCPUs."""
+    return member.vcpus if member.paradigm == 'mpi' else 1
+
+
+def binds(cluster: model.Cluster) -> bool:
+    """Return whether ranks are bound to CPUs.
+
+    A rank with threads is the only one of its guest and may use all vCPUs.
+    Binding it to as many cores (Open MPI's ``slot:PE=n``, Hydra's ``core:n``)
+    fails in guests with fewer cores, as with hyperthreads or a smaller
+    flavor. An mpirun has a single binding for all ranks, so one such member
+    turns binding off for all.
+    """
+    return all(member.paradigm == 'mpi' for member in cluster.members)
+
+
+def _binding(cluster: model.Cluster) -> list[str]:
+    if not binds(cluster):
+        return ['--bind-to', 'none']
+    # There are as many slots as vCPUs. In a guest that shows two threads per
+    # core, neither version starts as many ranks with "--bind-to core", nor
+    # 5.0 with "--bind-to hwthread" alone.
+    return ['--use-hwthread-cpus', '--bind-to', 'hwthread']
+
+
+def _interfaces(cluster: model.Cluster, runtime: list[str]) -> list[str]:
+    """Return flags that keep Open MPI on the cluster's networks.
+
+    :param runtime: flag and parameter that name the networks of the launcher.
+    """
+    first, second = (_subnets(cluster, position) for position in range(2))
+    if not first and not second:
+        return []
+    return [
+        '--mca',
+        'btl_tcp_if_include',
+        ','.join([*first, *second]),
+        *runtime,
+        ','.join(first or second),
+    ]
+
+
+def _subnets(cluster: model.Cluster, position: int) -> list[str]:
+    """Return the IPv4 subnets of the members' first or second NICs for MPI.
+
+    There is one subnet for each network configuration, because one that
+    covers the NICs of several could include a management network. Where it
+    includes another NIC all the same, as on two networks with one address
+    range, the addresses themselves are returned.
+
+    Open MPI reads no IPv6 subnets (4.1: "Unknown interface name",
+    "inet_pton() failed").
+
+    :param position: 0 for the first NICs, 1 for the second ones.
+    """
+    subnets: list[str] = []
+    for network in dict.fromkeys(m.network for m in cluster.members):
+        addresses = model.mpi_addresses(
+            (m for m in cluster.members if m.network == network), position
+        )
+        subnet = model.covering(addresses)
+        if subnet is None or subnet.version != 4:
+            continue
+        others = {
+            address
+            for member in cluster.members
+            for nic in member.nics
+            for address in nic.addresses
+        }.difference(addresses)
+        if any(other in subnet for other in others):
+            subnets += (f'{a}/32' for a in addresses if a.version == 4)
+        else:
+            subnets.append(str(subnet))
+    return list(dict.fromkeys(subnets))

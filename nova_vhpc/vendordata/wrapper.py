@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The script that runs a program of MPI on the cluster's interfaces. Pure.
+
+UCX and libfabric choose interfaces by themselves, a management network
+included, and take names of interfaces, which differ from image to image. The
+script finds the names by the members' addresses, on the member that it runs
+on.
+"""
+
+from nova_vhpc.vendordata import model
+
+_SCRIPT = """\
+#!/bin/sh
+# Runs a program on the interfaces for MPI: mpiexec ... ./vhpc-run ./program
+first='FIRST'
+second='SECOND'
+interfaces= devices= rdma=
+for addresses in "$first" "$second"; do
+    for pair in $(ip -o address show | awk '{print $2 "=" $4}'); do
+        nic=${pair%%=*}
+        address=${pair#*=}
+        case " $addresses " in *" ${address%/*} "*) ;; *) continue ;; esac
+        case ",$interfaces," in *",$nic,"*) continue ;; esac
+        interfaces=${interfaces:+$interfaces,}$nic
+        devices=${devices:+$devices,}$nic
+        for hca in "/sys/class/net/$nic/device/infiniband"/*; do
+            if [ -e "$hca" ]; then
+                devices=$devices,${hca##*/}:1
+                rdma=yes
+            fi
+        done
+    done
+done
+if [ -n "$interfaces" ]; then
+    # Open MPI, UCX (MPICH), libfabric (MPICH, Intel MPI)
+    export OMPI_MCA_btl_tcp_if_include="$interfaces"
+    export UCX_NET_DEVICES="$devices"
+    export FI_TCP_IFACE="${interfaces%%,*}"
+    if [ -z "$rdma" ]; then
+        export FI_PROVIDER="${FI_PROVIDER:-tcp}"
+    fi
+fi
+exec "$@"
+"""
+
+
+def wrapper(cluster: model.Cluster) -> str:
+    """Return the script. It is the same for all members.
+
+    Addresses are matched exactly: the two NICs of a member may be on networks
+    with one address range. libfabric's TCP provider takes a single interface
+    and gets the first; UCX and Open MPI get both of ``multiple-shared``.
+
+    MPICH 4.2 takes libfabric's sockets provider by default, which heeds other
+    variables. Where an interface belongs to an RDMA device, for which TCP
+    would be the slow way, the provider is left to the library.
+    """
+    first, second = (
+        ' '.join(
+            dict.fromkeys(
+                str(address)
+                for address in model.mpi_addresses(cluster.members, position)
+            )
+        )
+        for position in range(2)
+    )
+    return _SCRIPT.replace('FIRST', first).replace('SECOND', second)
