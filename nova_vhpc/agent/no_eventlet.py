@@ -13,7 +13,8 @@
 """Keep eventlet out of the agent, which runs native threads only.
 
 Import this before a library that loads eventlet wherever it is installed, and
-Nova installs it.
+Nova installs it. oslo.service, which oslo.messaging uses, would choose
+eventlet and fail, so it is told to choose threads.
 """
 
 import importlib.abc
@@ -30,3 +31,7 @@ class _NoEventlet(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, _NoEventlet())
+
+from oslo_service import backend  # noqa: E402
+
+backend.init_backend(backend.BackendType.THREADING)

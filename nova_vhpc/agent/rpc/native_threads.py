@@ -20,10 +20,6 @@ oslo.service choose eventlet, which this project never loads.
 from nova_vhpc.agent import no_eventlet  # noqa: F401
 
 # isort: split
-from oslo_service import backend
-
-backend.init_backend(backend.BackendType.THREADING)
-
-import oslo_messaging as messaging  # noqa: E402
+import oslo_messaging as messaging
 
 __all__ = ['messaging']
