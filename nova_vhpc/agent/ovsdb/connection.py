@@ -25,7 +25,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.ovsdb import library, replica, tables
+from nova_vhpc.agent.ovsdb import library, replica
 from nova_vhpc.conf import topology as topology_conf
 from nova_vhpc.topology import open_vswitch
 
@@ -115,7 +115,7 @@ class Ovsdb:
             return self._contents
         try:
             if self._contents_seqno != self._replica.change_seqno:
-                self._contents = tables.read(self._replica.tables)
+                self._contents = self._replica.contents()
                 self._contents_seqno = self._replica.change_seqno
             return self._contents
         finally:

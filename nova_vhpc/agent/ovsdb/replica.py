@@ -14,8 +14,10 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from nova_vhpc.agent.ovsdb import library, tables
+from nova_vhpc.topology import open_vswitch
 
 
 class Replica(library.idl.Idl):
@@ -37,6 +39,7 @@ class Replica(library.idl.Idl):
         # The server is on this host: a try every two seconds costs nothing.
         self._session.reconnect.set_backoff(1000, 2000)
         self._changed = changed
+        self._reader = tables.Reader()
         self.current = False
 
     def run(self) -> bool:
@@ -50,9 +53,23 @@ class Replica(library.idl.Idl):
             and self._session.is_connected()
         )
         if changed or current != self.current:
+            if not current:
+                # The server's contents replace all rows when it is back.
+                self._reader.forget_all()
             self.current = current
             self._changed()
         return changed
+
+    def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        """Take note that a row was created, changed or deleted."""
+        self._reader.forget(row._table.name, row.uuid)
+
+    def contents(self) -> open_vswitch.OpenVswitch:
+        """Return the contents as plain values.
+
+        The caller holds the lock of the connection.
+        """
+        return self._reader.read(self.tables)
 
 
 class Connection(library.connection.Connection):

@@ -12,7 +12,8 @@
 
 """The tables and columns of ovsdb that the agent reads."""
 
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.topology import open_vswitch
@@ -72,33 +73,64 @@ of these columns are in Open vSwitch 2.5 and later.
 """
 
 
-def read(tables: Mapping[str, Any]) -> open_vswitch.OpenVswitch:
-    """Return the contents of a replica as plain values.
+class Reader:
+    """Turns the rows of a replica into plain values.
 
-    :param tables: tables of an ``ovs.db.idl.Idl`` that has :data:`SCHEMA`.
+    The values of ports are kept until their rows change: a host of 500 ports
+    would take 40 ms after each change.
     """
-    for root in tables['Open_vSwitch'].rows.values():
-        return open_vswitch.OpenVswitch(
-            dict(root.external_ids),
-            tuple(_bridge(row) for row in _by_name(root.bridges)),
+
+    def __init__(self) -> None:
+        self._ports: dict[uuid.UUID, open_vswitch.Port] = {}
+        self._port_of: dict[uuid.UUID, uuid.UUID] = {}
+
+    def forget(self, table: str, row: uuid.UUID) -> None:
+        """Read a row again: it changed."""
+        if table == 'Port':
+            self._ports.pop(row, None)
+        elif table == 'Interface' and row in self._port_of:
+            self._ports.pop(self._port_of.pop(row), None)
+
+    def forget_all(self) -> None:
+        """Read all rows again."""
+        self._ports.clear()
+        self._port_of.clear()
+
+    def read(self, tables: Mapping[str, Any]) -> open_vswitch.OpenVswitch:
+        """Return the contents of a replica.
+
+        :param tables: tables of an ``ovs.db.idl.Idl`` that has
+            :data:`SCHEMA`.
+        """
+        for root in tables['Open_vSwitch'].rows.values():
+            return open_vswitch.OpenVswitch(
+                dict(root.external_ids),
+                tuple(
+                    sorted(map(self._bridge, root.bridges), key=_name),
+                ),
+            )
+        return open_vswitch.OpenVswitch()
+
+    def _bridge(self, row: Any) -> open_vswitch.Bridge:
+        return open_vswitch.Bridge(
+            row.name, tuple(sorted(map(self._port, row.ports), key=_name))
         )
-    return open_vswitch.OpenVswitch()
 
-
-def _bridge(row: Any) -> open_vswitch.Bridge:
-    return open_vswitch.Bridge(
-        row.name, tuple(_port(port) for port in _by_name(row.ports))
-    )
-
-
-def _port(row: Any) -> open_vswitch.Port:
-    return open_vswitch.Port(
-        row.name,
-        tuple(_interface(member) for member in _by_name(row.interfaces)),
-        bond_mode=_optional(row.bond_mode) or '',
-        lacp=_optional(row.lacp) or '',
-        other_config=dict(row.other_config),
-    )
+    def _port(self, row: Any) -> open_vswitch.Port:
+        port = self._ports.get(row.uuid)
+        if port is None:
+            members = row.interfaces
+            port = open_vswitch.Port(
+                row.name,
+                tuple(sorted(map(_interface, members), key=_name)),
+                bond_mode=_optional(row.bond_mode) or '',
+                lacp=_optional(row.lacp) or '',
+                other_config=dict(row.other_config),
+            )
+            self._ports[row.uuid] = port
+            for member in members:
+                self._port_of[member.uuid] = row.uuid
+        return port
 
 
 def _interface(row: Any) -> open_vswitch.Interface:
@@ -115,8 +147,10 @@ def _interface(row: Any) -> open_vswitch.Interface:
     )
 
 
-def _by_name(rows: Iterable[Any]) -> list[Any]:
-    return sorted(rows, key=lambda row: str(row.name))
+def _name(
+    part: open_vswitch.Bridge | open_vswitch.Port | open_vswitch.Interface,
+) -> str:
+    return part.name
 
 
 def _optional(values: Any) -> Any:
