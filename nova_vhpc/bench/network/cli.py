@@ -13,6 +13,7 @@
 """``nova-vhpc-bench network``: HPCVirt'09's matrix on real MPI libraries."""
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -291,7 +292,6 @@ def _document(
         'seconds': args.seconds,
         'rounds': args.rounds,
         'clusters': {},
-        'order': {},
         'spare_cpu': {},
         'failures': {
             str(cluster): {
@@ -320,17 +320,58 @@ def _document(
                 for library, measured in by_library.items()
             }
             report.print_spare_cpu(str(cluster), gains)
+    print('\nOrder of the configurations by the cost table of the planner:')
+    tables = dict.fromkeys(args.mpi, table)
+    document['order'] = _orders(args, clusters, tables)
+    document['order_matches_planner'] = _all_match(document['order'])
+    print('\nBy a cost table of the measured pairs, for each library its own:')
+    own = _own_tables(args, clusters)
+    document['calibrated_order'] = _orders(args, clusters, own)
+    document['order_matches_calibrated'] = _all_match(
+        document['calibrated_order']
+    )
+    return document
+
+
+def _own_tables(
+    args: argparse.Namespace, clusters: Mapping[str, Mapping[str, Measured]]
+) -> dict[str, CostTable]:
+    """Return the cost tables of the libraries of which one can be made."""
+    tables = {}
     for cluster in args.clusters:
-        of_cluster = document['order'][str(cluster)] = {}
         for library, measured in clusters[str(cluster)].items():
+            with contextlib.suppress(ValueError):
+                tables.setdefault(
+                    library, calibration.table(measured.runs, args.link_mbps)
+                )
+    return tables
+
+
+def _orders(
+    args: argparse.Namespace,
+    clusters: Mapping[str, Mapping[str, Measured]],
+    tables: Mapping[str, CostTable],
+) -> dict[str, dict[str, Any]]:
+    """Print and return how orders compare, by cluster and library.
+
+    :param tables: cost tables by library.
+    """
+    orders: dict[str, dict[str, Any]] = {}
+    for cluster in args.clusters:
+        of_cluster = orders[str(cluster)] = {}
+        for library, table in tables.items():
+            runs = clusters[str(cluster)][library].runs
             comparisons = list(
-                order.compare(cluster, measured.runs, args.link_mbps, table)
+                order.compare(cluster, runs, args.link_mbps, table)
             )
             of_cluster[library] = order.document(comparisons)
             report.print_order(str(cluster), library, of_cluster[library])
-    document['order_matches_planner'] = not any(
+    return orders
+
+
+def _all_match(orders: Mapping[str, Mapping[str, Any]]) -> bool:
+    return not any(
         one['differing']
-        for of_cluster in document['order'].values()
+        for of_cluster in orders.values()
         for one in of_cluster.values()
     )
-    return document

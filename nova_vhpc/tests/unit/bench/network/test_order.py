@@ -36,29 +36,30 @@ def compared(figure, one, other):
 
 class CompareTest(base.TestCase):
     def test_difference_in_all_rounds_is_beyond_noise(self):
-        comparison = compared(ALLTOALL, [41, 42, 45], [122, 88, 90])
+        comparison = compared(ALLTOALL, [41, 42, 45, 41], [122, 88, 90, 89])
         self.assertTrue(comparison.is_beyond_noise)
         self.assertTrue(comparison.matches)
 
     def test_other_order_than_the_planners_does_not_match(self):
-        comparison = compared(ALLTOALL, [122, 88, 90], [41, 42, 45])
+        comparison = compared(ALLTOALL, [122, 88, 90, 89], [41, 42, 45, 41])
         self.assertTrue(comparison.is_beyond_noise)
         self.assertFalse(comparison.matches)
 
     def test_order_that_changes_between_rounds_is_noise(self):
-        comparison = compared(ALLTOALL, [41, 42, 45], [122, 40, 90])
+        comparison = compared(ALLTOALL, [41, 42, 45, 41], [122, 44, 90, 80])
         self.assertFalse(comparison.is_beyond_noise)
         self.assertTrue(comparison.matches)
 
     def test_small_difference_is_noise(self):
-        comparison = compared(ALLTOALL, [100, 100, 100], [101, 102, 101])
+        comparison = compared(ALLTOALL, [100] * 4, [101, 102, 101, 101])
         self.assertFalse(comparison.is_beyond_noise)
 
-    def test_single_round_decides_nothing(self):
-        self.assertFalse(compared(ALLTOALL, [41], [122]).is_beyond_noise)
+    def test_three_rounds_decide_nothing(self):
+        comparison = compared(ALLTOALL, [41] * 3, [122] * 3)
+        self.assertFalse(comparison.is_beyond_noise)
 
     def test_more_bandwidth_is_faster(self):
-        comparison = compared(BANDWIDTH, [24.0, 23.9], [6.0, 6.1])
+        comparison = compared(BANDWIDTH, [24.0, 23.9] * 2, [6.0, 6.1] * 2)
         self.assertLess(comparison.measured.high, 1)
         self.assertTrue(comparison.matches)
 
@@ -71,9 +72,9 @@ class DocumentTest(base.TestCase):
     def test_differing_orders_are_listed_fastest_first(self):
         document = order.document(
             [
-                compared(ALLTOALL, [122, 122], [61, 61]),
-                compared(BANDWIDTH, [24.0, 24.0], [6.0, 6.0]),
-                compared(ALLTOALL, [50, 90], [60, 60]),
+                compared(ALLTOALL, [122] * 4, [61] * 4),
+                compared(BANDWIDTH, [24.0] * 4, [6.0] * 4),
+                compared(ALLTOALL, [50, 90] * 2, [60] * 4),
             ]
         )
         self.assertEqual(
