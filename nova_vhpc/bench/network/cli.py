@@ -14,11 +14,9 @@
 
 import argparse
 import contextlib
-import dataclasses
-import os
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.bench.common import cli_types, outputs
@@ -26,9 +24,9 @@ from nova_vhpc.bench.network import (
     calibration,
     figures,
     libraries,
+    matrix,
     order,
     report,
-    trial,
 )
 from nova_vhpc.bench.network import layout as layouts
 from nova_vhpc.scheduler.planner.cost_table import CostTable
@@ -39,32 +37,6 @@ HELP = (
     'Measure the network configurations with real MPI libraries, between '
     'network namespaces that stand for guests, on uplinks of limited speed.'
 )
-
-Runs = dict[str, list[figures.Run]]
-"""Runs by configuration, one for each round."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
-    """What was measured of one cluster with one library.
-
-    :ivar runs: runs on all CPUs.
-    :ivar with_spare: runs with a CPU for packet work alone; empty if these
-        were not asked for.
-    :ivar without_spare: runs on the other CPUs.
-    :ivar failures: what failed, by configuration.
-    """
-
-    runs: Runs = dataclasses.field(default_factory=dict)
-    with_spare: Runs = dataclasses.field(default_factory=dict)
-    without_spare: Runs = dataclasses.field(default_factory=dict)
-    failures: dict[str, str] = dataclasses.field(default_factory=dict)
-
-    def drop(self, configuration: str, error: errors.LabError) -> None:
-        """Forget a configuration, in which the program failed."""
-        self.failures[configuration] = str(error)
-        for runs in (self.runs, self.with_spare, self.without_spare):
-            runs.pop(configuration, None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,9 +132,11 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         installed = {name: libraries.install(name) for name in args.mpi}
-        cpu_uses = _cpu_uses() if args.spare_cpu else ()
+        terms = matrix.all_terms(args.link_mbps, args.seconds, args.spare_cpu)
         clusters = {
-            str(cluster): _measure(args, cluster, installed, cpu_uses)
+            str(cluster): matrix.measure(
+                cluster, installed, args.configurations, args.rounds, terms
+            )
             for cluster in args.clusters
         }
     except (errors.ImageError, errors.LabError) as error:
@@ -212,75 +186,9 @@ def _calibrated_cluster(args: argparse.Namespace) -> layouts.Cluster | None:
     )
 
 
-def _cpu_uses() -> tuple[trial.CpuUse, trial.CpuUse]:
-    """Return the uses of CPUs with and without a spare one.
-
-    :raises LabError: there is only one CPU.
-    """
-    *guests, last = sorted(os.sched_getaffinity(0))
-    if not guests:
-        raise errors.LabError('--spare-cpu needs two CPUs')
-    of_guests = tuple(guests)
-    return trial.CpuUse(of_guests, (last,)), trial.CpuUse(of_guests, of_guests)
-
-
-def _measure(
-    args: argparse.Namespace,
-    cluster: layouts.Cluster,
-    installed: Mapping[str, libraries.Installed],
-    cpu_uses: Sequence[trial.CpuUse],
-) -> dict[str, Measured]:
-    """Return the runs of one cluster by library.
-
-    In every round each configuration runs once, so that they are compared
-    while the machine is the same.
-
-    :param cpu_uses: uses of CPUs with and without a spare one, if these are
-        to be measured.
-    """
-    terms = [trial.Terms(args.link_mbps, args.seconds)]
-    terms += [
-        trial.Terms(args.link_mbps, args.seconds, pairs=0, cpus=use)
-        for use in cpu_uses
-    ]
-    measured = {name: Measured() for name in installed}
-    for number in range(args.rounds):
-        for name, library in installed.items():
-            one = measured[name]
-            kinds = (one.runs, one.with_spare, one.without_spare)
-            for configuration in args.configurations:
-                if configuration in one.failures:
-                    continue
-                where = f'{cluster}, {name}, {configuration}'
-                try:
-                    for runs, of_kind in zip(kinds, terms, strict=False):
-                        with trial.Trial(
-                            cluster, configuration, of_kind
-                        ) as made:
-                            run = figures.run_of(made.run(library))
-                        runs.setdefault(configuration, []).append(run)
-                except errors.LabError as error:
-                    one.drop(configuration, error)
-                    print(f'{where}: {error}', file=sys.stderr, flush=True)
-                    continue
-                print(
-                    f'round {number + 1}, {where}: '
-                    + _brief(one.runs[configuration][-1], cluster),
-                    flush=True,
-                )
-    return measured
-
-
-def _brief(run: figures.Run, cluster: layouts.Cluster) -> str:
-    return ', '.join(
-        f'{run[figure]:.4g} {name.replace("_", " ")}'
-        for name, figure in figures.main_figures(cluster.guests).items()
-    )
-
-
 def _document(
     args: argparse.Namespace,
-    clusters: Mapping[str, Mapping[str, Measured]],
+    clusters: Mapping[str, Mapping[str, matrix.Measured]],
     table: CostTable,
 ) -> dict[str, Any]:
     """Print the tables and return the JSON.
@@ -334,7 +242,8 @@ def _document(
 
 
 def _own_tables(
-    args: argparse.Namespace, clusters: Mapping[str, Mapping[str, Measured]]
+    args: argparse.Namespace,
+    clusters: Mapping[str, Mapping[str, matrix.Measured]],
 ) -> dict[str, CostTable]:
     """Return the cost tables of the libraries of which one can be made."""
     tables = {}
@@ -349,7 +258,7 @@ def _own_tables(
 
 def _orders(
     args: argparse.Namespace,
-    clusters: Mapping[str, Mapping[str, Measured]],
+    clusters: Mapping[str, Mapping[str, matrix.Measured]],
     tables: Mapping[str, CostTable],
 ) -> dict[str, dict[str, Any]]:
     """Print and return how orders compare, by cluster and library.

@@ -138,10 +138,7 @@ def print_spare_cpu(
         for configuration, by_exchange in gains.items():
             table.add_row(
                 configuration,
-                *(
-                    f'{median:.2f} ({low:.2f}-{high:.2f})'
-                    for median, low, high in by_exchange.values()
-                ),
+                *(f'{median:.2f}' for median, _, _ in by_exchange.values()),
             )
         _print(
             'Time without a spare CPU over time with one; '

@@ -16,9 +16,7 @@ import pathlib
 
 import fixtures
 
-from nova_vhpc.bench.network import cli
 from nova_vhpc.cmd import bench
-from nova_vhpc.testbed import errors
 from nova_vhpc.tests import base
 
 
@@ -57,14 +55,3 @@ class ArgumentsTest(base.TestCase):
         words = ['network', '--cost-table', str(self.file)]
         self.assertEqual(2, bench.main(words))
         self.assertIn(str(self.file), self.said())
-
-
-class MeasuredTest(base.TestCase):
-    def test_dropped_configuration_keeps_its_error_and_no_runs(self):
-        measured = cli.Measured()
-        for runs in (measured.runs, measured.with_spare):
-            runs.update({'shared': [{}], 'separate': [{}]})
-        measured.drop('shared', errors.LabError('unreachable'))
-        self.assertEqual({'shared': 'unreachable'}, measured.failures)
-        self.assertEqual(['separate'], list(measured.runs))
-        self.assertEqual(['separate'], list(measured.with_spare))
