@@ -246,7 +246,7 @@ def _own_tables(
     clusters: Mapping[str, Mapping[str, matrix.Measured]],
 ) -> dict[str, CostTable]:
     """Return the cost tables of the libraries of which one can be made."""
-    tables = {}
+    tables: dict[str, CostTable] = {}
     for cluster in args.clusters:
         for library, measured in clusters[str(cluster)].items():
             with contextlib.suppress(ValueError):

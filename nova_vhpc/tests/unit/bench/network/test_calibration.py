@@ -65,6 +65,13 @@ class TableTest(base.TestCase):
         self.assertEqual((800.0, 900.0), table.local_mb_s['shared'])
         self.assertEqual((40.0,) * 4, table.latency_us['shared'])
 
+    def test_latency_is_that_of_a_single_pair(self):
+        runs = ideal_runs()
+        late = figures.Figure('latency_us', 'remote', 4)
+        runs['exported'] = [runs['exported'][0] | {late: 3000.0}]
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual((40.0,) * 4, table.latency_us['exported'])
+
     def test_uplinks_that_programs_fill_are_counted(self):
         table = calibration.table(ideal_runs(), LINK_MBPS)
         self.assertEqual(2.0, table.shared_uplinks['multiple-shared'])
