@@ -14,6 +14,9 @@
 """Encap IPs of guests' ports, on real Open vSwitch and OVN."""
 
 import time
+import types
+
+from vif_plug_ovs.ovsdb import ovsdb_lib
 
 from nova_vhpc.agent.uplinks import binder
 from nova_vhpc.tests.functional.agent import encap_ip
@@ -60,6 +63,41 @@ class EncapIpTest(encap_ip.EncapIpTestCase):
                 'the encap IP of the new port',
             )
             self.assertLess(time.monotonic() - plugged_s, SOON_S)
+        agent.binder.stop()
+        self.assert_restored()
+
+    def test_port_of_os_vif_is_bound_and_stays_so(self) -> None:
+        os_vif = ovsdb_lib.BaseOVS(
+            types.SimpleNamespace(
+                ovs_vsctl_timeout=10,
+                ovsdb_connection=self.host.socket,
+                ovsdb_interface='native',
+            )
+        )
+        self.addCleanup(os_vif.ovsdb.ovsdb_connection.stop)
+
+        def plug() -> None:
+            os_vif.create_ovs_vif_port(
+                self.host.bridge('int'),
+                self.target.tap,
+                self.target.port,
+                self.target.mac,
+                self.target.uuid,
+            )
+
+        agent = self.bind()
+        # A hard reboot.
+        os_vif.delete_ovs_vif_port(
+            self.host.bridge('int'), self.target.tap, delete_netdev=False
+        )
+        plug()
+        lab.wait_for(
+            lambda: self.target.encap_ip == self.host.encap_ips[1],
+            'the encap IP of the new port',
+        )
+        # nova-compute starts, and plugs again what is plugged.
+        plug()
+        self.assertEqual(self.host.encap_ips[1], self.target.encap_ip)
         agent.binder.stop()
         self.assert_restored()
 

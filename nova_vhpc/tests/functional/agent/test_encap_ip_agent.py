@@ -18,6 +18,7 @@ import pathlib
 import signal
 import uuid as uuid_module
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import libvirt
 
@@ -110,6 +111,11 @@ class EncapIpAgentTest(base.AgentTestCase, test_publisher.PlacementCase):
         )
         return agent
 
+    def bound(self) -> dict[str, Any] | None:
+        """Return the status of the binding, once a guest is bound."""
+        binding: dict[str, Any] = self.status()['binding']
+        return binding if binding['bound'] else None
+
     def generation(self) -> int | None:
         """Return the generation of the server's claim; None for none."""
         answer = self.nova('GET', f'/allocations/{self.target.UUIDString()}')
@@ -119,8 +125,8 @@ class EncapIpAgentTest(base.AgentTestCase, test_publisher.PlacementCase):
     def test_encap_ip_follows_the_claim_and_is_restored(self) -> None:
         before = self.host.external_ids(self.tap)
         agent = self.start()
-        binding = self.status()['binding']
         uuid = self.target.UUIDString()
+        binding = self.wait_for(self.bound, 'the status of the binding')
         self.assertEqual([uuid], binding['bound'])
         self.assertEqual('encap_ip', binding['uplinks'][uuid]['binder'])
         self.assertEqual(
