@@ -227,8 +227,22 @@ class ShowTest(FlavorTestCase):
         self.assertEqual({}, self.claims(server))
 
     def test_show_of_an_invalid_flavor_names_the_extra_spec(self):
-        flavor_id = self.flavor({'vhpc:network': 'separate'})
+        flavor_id = self.flavor(
+            {**base.SEPARATE, 'vhpc:network': 'multiple-shared'}
+        )
         status, out, _ = self.run_('show', flavor_id)
         self.assertEqual(1, status)
         self.assertIn('Wrong:', out)
-        self.assertIn('resources_uplink', out)
+        self.assertIn('resources_uplink1', out)
+
+    def test_show_of_a_flavor_for_ports_says_what_tenants_do(self):
+        flavor_id = self.flavor(base.SEPARATE)
+        self.run_('set', flavor_id, '--ports', '--yes')
+        status, out, _ = self.run_('show', flavor_id, '--json')
+        document = json.loads(out)
+        self.assertEqual((0, []), (status, document['problems']))
+        self.assertEqual(
+            {'vhpc:workload': 'parallel', 'vhpc:network': 'separate'},
+            document['extra_specs'],
+        )
+        self.assertIn('openstack port create', document['advice'][0])
