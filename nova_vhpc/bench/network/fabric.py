@@ -16,7 +16,7 @@ Uplinks are shaped in both directions, so that they, and not this machine's
 CPUs, limit what passes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from nova_vhpc.bench.network import layout as layouts
 from nova_vhpc.testbed import namespaces
@@ -104,13 +104,11 @@ def mask(cpus: Iterable[int]) -> str:
 def make(
     world: namespaces.Namespaces,
     layout: layouts.Layout,
-    routes: Sequence[Sequence[str]],
     link_mbps: float,
 ) -> None:
     """Make all links of a cluster.
 
     :param world: namespaces of this cluster alone.
-    :param routes: commands of ``ip`` for the routes of each guest.
     :param link_mbps: speed of each uplink, in Mbit/s.
     :raises LabError: the kernel refuses a link or a queueing discipline.
     """
@@ -118,8 +116,8 @@ def make(
         world.add(guest.name)
     world.batch('ip', list(links(layout)))
     world.batch('tc', list(shaped_outside(layout, link_mbps)))
-    for guest, of_guest in zip(layout.guests, routes, strict=True):
-        world.batch('ip', [*addresses(guest), *of_guest], guest.name)
+    for guest in layout.guests:
+        world.batch('ip', list(addresses(guest)), guest.name)
         exported = [nic.name for nic in guest.nics if nic.bridge is None]
         if exported:
             shaped = [shaping(name, link_mbps) for name in exported]

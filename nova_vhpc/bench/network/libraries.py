@@ -116,7 +116,6 @@ class Installed:
         self,
         launcher: Path,
         hostfile: Path,
-        first: str,
         flags: Sequence[str],
         members: int,
         program: Sequence[str],
@@ -125,7 +124,6 @@ class Installed:
 
         :param launcher: program that takes the place of ssh.
         :param hostfile: the hostfile that the guests are told.
-        :param first: address of the guest where the command is run.
         :param flags: flags that the guests are told.
         :param members: number of ranks.
         :param program: program and its arguments.
@@ -138,8 +136,6 @@ class Installed:
                 *flags,
                 *program,
             )
-        if '-localhost' not in flags:
-            flags = ['-localhost', first, *flags]
         return (
             str(self.prefix / 'bin/mpiexec'),
             *('-launcher', 'ssh', '-launcher-exec', str(launcher)),

@@ -112,18 +112,12 @@ class Trial:
             fabric.make(
                 self._world,
                 self._layout,
-                [
-                    list(vendordata.routes(guest, answer))
-                    for guest, answer in zip(
-                        self._layout.guests, self._answers, strict=True
-                    )
-                ],
                 self._terms.link_mbps,
             )
             for guest, answer in zip(
                 self._layout.guests, self._answers, strict=True
             ):
-                script = answer.get('routes_script', '')
+                script = answer['routes_script']
                 self._world.run(('sh', '-s'), guest.name, text=script)
             if self._terms.cpus is not None:
                 fabric.steer(
@@ -144,15 +138,15 @@ class Trial:
         :raises LabError: the program fails or hangs.
         """
         answer = self._answers[0]
-        library = 'openmpi' if installed.library.is_openmpi else 'mpich'
+        is_openmpi = installed.library.is_openmpi
+        library = 'openmpi' if is_openmpi else 'mpich'
         first = self._layout.guests[0]
         command = installed.command(
             launcher=self._file('launcher', launcher(self._layout)),
             hostfile=self._file(
                 f'hostfile-{library}', answer['hostfile'][library]
             ),
-            first=answer['members'][0]['address'],
-            flags=answer['mpi'].get(f'{library}5', answer['mpi'][library]),
+            flags=answer['mpi']['openmpi5' if is_openmpi else library],
             members=self._cluster.members,
             program=(
                 str(self._file('vhpc-run', answer['mpi']['wrapper'])),

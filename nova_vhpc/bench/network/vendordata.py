@@ -18,7 +18,6 @@ that a tenant gets, so that it measures what a tenant would.
 
 import ipaddress
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 from nova_vhpc.bench.network import layout as layouts
@@ -51,18 +50,3 @@ def answers(
     )
     cluster = model.Cluster(str(uuid.UUID(int=0)), 'bench', members)
     return tuple(answer.answer(cluster, member.uuid) for member in members)
-
-
-def routes(guest: layouts.Guest, answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the commands of ``ip`` for the routes that a guest is told.
-
-    :param answer: the guest's vendordata.
-    """
-    if 'routes_script' in answer:
-        return
-    for route in answer['routes']:
-        nic = guest.nics[route['nic']]
-        yield (
-            f'route add {route["destination"]} via {route["via"]} '
-            f'dev {nic.name}'
-        )

@@ -32,7 +32,6 @@ def command(name):
     return installed(name).command(
         launcher=pathlib.Path('/run/launcher'),
         hostfile=pathlib.Path('/run/hostfile'),
-        first='10.97.0.1',
         flags=['--flag'],
         members=8,
         program=['./program', '4'],
