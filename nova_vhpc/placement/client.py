@@ -32,7 +32,12 @@ MICROVERSION_MOVE = '1.37'
 """First microversion that can change or remove a provider's parent."""
 
 _KINDS = frozenset(
-    (model.TRAIT_SHARED, model.TRAIT_SEPARATE, model.TRAIT_EXPORTED)
+    (
+        model.TRAIT_SHARED,
+        model.TRAIT_SEPARATE,
+        model.TRAIT_EXPORTED,
+        model.TRAIT_TUNNEL,
+    )
 )
 
 Inventories = Mapping[str, Mapping[str, Any]]

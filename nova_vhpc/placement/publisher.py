@@ -275,4 +275,6 @@ def _traits(uplink: model.Uplink) -> frozenset[str]:
     traits.update(model.physnet_trait(name) for name in uplink.physnets)
     if uplink.exported:
         traits.add(model.TRAIT_EXPORTED)
+    if uplink.encap_ip is not None:
+        traits.add(model.TRAIT_TUNNEL)
     return frozenset(traits)

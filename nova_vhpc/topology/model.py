@@ -47,6 +47,9 @@ TRAIT_EXPORTED = 'CUSTOM_VHPC_EXPORTED'
 share its speed. For flavors and operators only: the filter counts the devices
 that nova-compute reports."""
 
+TRAIT_TUNNEL = 'CUSTOM_VHPC_TUNNEL'
+"""Trait of an uplink that has an encap IP: tunnels of OVN can end there."""
+
 RESOURCE_GROUP = '_uplink'
 """Suffix of the flavor's request group: ``resources_uplink:...``."""
 

@@ -150,6 +150,15 @@ class PublisherTest(PlacementCase):
                 model.TRAIT_EXPORTED in self.client.traits(self.uuid(A))[1],
             )
 
+    def test_tunnel_trait_follows_the_encap_ip(self) -> None:
+        for encap_ip in ('10.1.0.1', None):
+            uplink = dataclasses.replace(A, encap_ip=encap_ip)
+            self.publisher.publish(topology(uplink), 77)
+            self.assertEqual(
+                encap_ip is not None,
+                model.TRAIT_TUNNEL in self.client.traits(self.uuid(A))[1],
+            )
+
     def test_bulk_read_has_one_candidate_per_host(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         body = self.nova(
