@@ -48,6 +48,7 @@ apart='unshare -u -i -p -f --kill-child --mount-proc'
 exec ip netns exec PREFIX$number $apart taskset -c "$cpu" sh -c '
     hostname "$0"
     mount --bind DIRECTORY/hosts /etc/hosts
+    mount --bind DIRECTORY/resolv.conf /etc/resolv.conf
     exec sh -c "$1"
 ' "guest-$number" "$*"
 """
@@ -65,6 +66,8 @@ class Guests(fixtures.Fixture):
         for number in HOSTS:
             self._add_guest(number)
         (self.directory / 'hosts').write_text('127.0.0.1 localhost\n')
+        # Hydra waits for DNS; there is none, which is said at once.
+        (self.directory / 'resolv.conf').write_text('nameserver 127.0.0.1\n')
         # Ranks poll: each guest has one CPU, as machines would.
         cpus = sorted(os.sched_getaffinity(0))
         cases = '\n'.join(
@@ -82,7 +85,7 @@ class Guests(fixtures.Fixture):
         """Return the address of a guest on a network."""
         return f'10.{NICS.index(network)}.0.{number}'
 
-    def run(self, number: int, command: str, timeout_s: float = 120.0) -> str:
+    def run(self, number: int, command: str, timeout_s: float = 60.0) -> str:
         """Run a shell command in a guest; return what it prints.
 
         :raises AssertionError: it failed, or took too long.
