@@ -5,15 +5,24 @@
 #
 #   tools/ovn-root.sh [DIRECTORY]     default: $VHPC_OVN_ROOT, or
 #                                     /var/cache/nova-vhpc/ovn-root
+#
+# The packages come from $VHPC_DEBIAN_MIRROR, or else, on Debian, from where apt has
+# its own.
 set -euo pipefail
 # shellcheck source=tools/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 ROOT=${1:-${VHPC_OVN_ROOT:-/var/cache/nova-vhpc/ovn-root}}
 PACKAGES=openvswitch-switch,ovn-central,ovn-host,iputils-ping,ethtool
-MIRROR=${VHPC_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 [ ! -e "$ROOT/.complete" ] || exit 0
+# shellcheck disable=SC2016
+# "Debian" is also the origin of the security updates, which have another address.
+MIRROR=${VHPC_DEBIAN_MIRROR:-$(
+    apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
+        sed -n 's/^Debian Debian //p' | head -n 1
+)}
+MIRROR=${MIRROR:-http://deb.debian.org/debian}
 [ "$(id -u)" = 0 ] || die "must run as root to make $ROOT"
 command -v debootstrap >/dev/null || apt_install debootstrap
 say "unpacking Open vSwitch and OVN of Debian 13 into $ROOT"
