@@ -23,6 +23,7 @@ from oslo_config import cfg
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups, notifications, phase_exchange
 from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.conf import control as control_conf
 from nova_vhpc.conf import nova_api, opts, placement, topology
 from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.tests import base
@@ -98,7 +99,8 @@ class TroubleTest(base.TestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         self.conf = cfg.ConfigOpts()
-        for module in (nova_api, peers_conf, placement, topology):
+        modules = control_conf, nova_api, peers_conf, placement, topology
+        for module in modules:
             module.register_opts(self.conf)
 
     def load(self, text):
