@@ -160,22 +160,24 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         away.delete()
         self.assertEqual([], self.names())
 
+    @staticmethod
+    def claimed_by(
+        server: str, worker: publish_worker.PublishWorker
+    ) -> tuple[str, ...]:
+        """Return the bridges of the uplinks that a server has claimed."""
+        uplinks = claims.UplinkClaims(worker.publication).uplinks(server)
+        return tuple(uplink.bridge for uplink in uplinks or ())
+
     def test_claimed_bridge_stays_known_when_its_nic_is_renamed(self) -> None:
         worker = self.make_worker(nic_patterns=['*'])
         worker.start()
         self.wait_for(lambda: self.state(worker) == 'published')
         server = self.claim(self.uuid(self.uplink))
-        self.assertEqual(
-            (self.bridge,),
-            claims.UplinkClaims(worker.publication).bridges(server),
-        )
+        self.assertEqual((self.bridge,), self.claimed_by(server, worker))
         self.links.delete(self.nic)
         self.links.uplink('n', self.bridge)
         self.wait_for(lambda: worker.status()['reserved'])
-        self.assertEqual(
-            (self.bridge,),
-            claims.UplinkClaims(worker.publication).bridges(server),
-        )
+        self.assertEqual((self.bridge,), self.claimed_by(server, worker))
 
     def test_uplinks_are_published_once_placement_is_back(self) -> None:
         self.served.stop()
