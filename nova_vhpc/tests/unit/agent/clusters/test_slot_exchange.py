@@ -135,7 +135,14 @@ class SlotExchangeTest(base.BaseTestCase):
                 )
             )
             self.assertIn('20000 on c', self.slots(host)['detail'])
-        self.assertEqual({}, other.phase_exchange.slots.table())
+        self.assertTrue(
+            agents.wait_for(
+                lambda: (
+                    self.slots(other)['clusters']['p']['hosts']
+                    == {'a': 'local', 'b': 'local'}
+                )
+            )
+        )
         self.assertIn('gang_window_us to the same value', log.output)
         other.stop()
         for host in hosts:

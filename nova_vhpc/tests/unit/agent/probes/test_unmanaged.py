@@ -13,6 +13,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.probes.unmanaged`."""
 
+import gc
 import pathlib
 import tempfile
 
@@ -166,10 +167,12 @@ class TestUnmanagedVms(base.TestCase):
 
     def test_files_are_closed(self):
         fds = pathlib.Path('/proc/self/fd')
+        # Files that other tests have left are closed meanwhile.
+        gc.collect()
         before = len(list(fds.iterdir()))
         for _ in range(50):
             self.unmanaged_vms.follow(UUID, Domain(), range(2))
             self.unmanaged_vms.views(1)
         self.unmanaged_vms.forget(UUID)
         self.unmanaged_vms.views(1)
-        self.assertEqual(before, len(list(fds.iterdir())))
+        self.assertLessEqual(len(list(fds.iterdir())), before)
