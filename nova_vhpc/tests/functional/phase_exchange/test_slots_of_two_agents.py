@@ -17,8 +17,6 @@ a server beside it that did not opt in. All guests are busy all the time. The
 agents are real processes that agree over a real RabbitMQ.
 """
 
-import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -29,13 +27,12 @@ from collections.abc import Callable
 from typing import Any
 
 import libvirt
-from oslotest import base
-from testtools import content
 
 from nova_vhpc.control.slots import frame
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.agent import guests
+from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import Host
 
 CLUSTER = 'spanning'
@@ -45,7 +42,7 @@ SAMPLES = 400
 SAMPLE_S = 0.01
 
 
-class SlotsOfTwoAgentsTest(base.BaseTestCase):
+class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
     def setUp(self) -> None:
         super().setUp()
         libvirt.registerErrorHandler(lambda context, error: None, None)
@@ -70,22 +67,6 @@ class SlotsOfTwoAgentsTest(base.BaseTestCase):
                     'pinning_policy': 'none',
                 },
             )
-
-    def host(self, name: str, root: pathlib.Path) -> Host:
-        host = Host(name, root)
-        self.addCleanup(host.close)
-        self.addOnException(lambda _: self.tell(host))
-        return host
-
-    def tell(self, host: Host) -> None:
-        with contextlib.suppress(OSError):
-            self.addDetail(
-                f'{host.name}.log', content.text_content(host.log.read_text())
-            )
-        self.addDetail(
-            f'{host.name}.status',
-            content.text_content(json.dumps(host.status(), indent=1)),
-        )
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         end_s = time.monotonic() + PATIENCE_S

@@ -29,12 +29,11 @@ import time
 from collections.abc import Callable
 
 import libvirt
-from oslotest import base
-from testtools import content
 
 from nova_vhpc.cmd import ctl
 from nova_vhpc.testbed.image import build_image
 from nova_vhpc.tests.functional import rabbitmq
+from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
 from nova_vhpc.tests.stack import bridges
 
@@ -52,7 +51,7 @@ def pins(domain: libvirt.virDomain) -> set[int]:
     return {cpu for cpu, may in enumerate(usable) if may}
 
 
-class TwoAgentsTest(base.BaseTestCase):
+class TwoAgentsTest(hosts_case.HostsTestCase):
     """Only the member on host A receives packets."""
 
     def setUp(self) -> None:
@@ -81,22 +80,6 @@ class TwoAgentsTest(base.BaseTestCase):
         )
         self.on_b = self.b.start_guest('member', MEMBER)
         self.plain = self.b.start_guest('plain', PLAIN)
-
-    def host(self, name: str, root: pathlib.Path) -> Host:
-        host = Host(name, root)
-        self.addCleanup(host.close)
-        self.addOnException(lambda _: self.tell(host))
-        return host
-
-    def tell(self, host: Host) -> None:
-        with contextlib.suppress(OSError):
-            self.addDetail(
-                f'{host.name}.log', content.text_content(host.log.read_text())
-            )
-        self.addDetail(
-            f'{host.name}.status',
-            content.text_content(json.dumps(host.status(), indent=1)),
-        )
 
     def wait_for(self, condition: Callable[[], object], what: str) -> float:
         """Wait until a condition is true; return how long, in seconds."""
