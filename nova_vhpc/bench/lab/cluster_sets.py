@@ -75,15 +75,7 @@ def measure(
     settings: dict[str, tuple[Sequence[str], list[model.WindowSchedule]]] = {
         'equal': (EQUAL, slot_schedules(EQUAL)),
         'different': (DIFFERENT, slot_schedules(DIFFERENT)),
-        'rotation': (
-            DIFFERENT,
-            [
-                cpu_hosts.schedule(
-                    [(WINDOW_MS * 1000, one) for one in names], names
-                )
-                for names in DIFFERENT
-            ],
-        ),
+        'rotation': (DIFFERENT, own_rotations(DIFFERENT)),
         'stock': (DIFFERENT, []),
     }
     with tempfile.TemporaryDirectory(prefix='vl-sets-') as name:
@@ -154,6 +146,17 @@ def slot_schedules(sets: Sequence[str]) -> list[model.WindowSchedule]:
     ]
 
 
+def own_rotations(sets: Sequence[str]) -> list[model.WindowSchedule]:
+    """Return the windows of hosts that have agreed on nothing.
+
+    :param sets: names of the clusters on each host, all of equal right.
+    """
+    return [
+        cpu_hosts.schedule([(WINDOW_MS * 1000, one) for one in names], names)
+        for names in sets
+    ]
+
+
 def _windows(
     names: str, agreed: dict[str, model.ClusterSlot]
 ) -> model.WindowSchedule:
@@ -162,17 +165,12 @@ def _windows(
     packing = frame_packing.pack(demands, agreed, 1, is_shared=False)
     windows = packing.windows({}, 0.0)
     frame_us = frame.SLOTS * WINDOW_MS * 1000
-    borders_us = [
-        round(end * frame_us)
-        for end in itertools.accumulate(
-            (window.part for window in windows), initial=0.0
-        )
-    ]
+    pieces_us = matrix.pieces_us([one.part for one in windows], frame_us)
     return cpu_hosts.schedule(
         [
             (end_us - begin_us, window.gangs)
             for (begin_us, end_us), window in zip(
-                itertools.pairwise(borders_us), windows, strict=True
+                pieces_us, windows, strict=True
             )
         ],
         names,

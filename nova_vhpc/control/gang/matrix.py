@@ -22,6 +22,7 @@ altogether.
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -88,6 +89,21 @@ class Rotation:
     slots: tuple[Slot, ...] = ()
     served: Mapping[str, float] = dataclasses.field(default_factory=dict)
     excluded: frozenset[str] = frozenset()
+
+
+def pieces_us(parts: Sequence[float], cycle_us: int) -> list[tuple[int, int]]:
+    """Return begin and end of each slot, in microseconds.
+
+    :param parts: lengths of the slots, as parts of the rotation.
+    :param cycle_us: length of the rotation, in microseconds.
+    """
+    borders_us = [
+        round(end * cycle_us)
+        for end in itertools.accumulate(parts, initial=0.0)
+    ]
+    # The rotation's length must be the same on all hosts, exactly.
+    borders_us[-1] = cycle_us
+    return list(itertools.pairwise(borders_us))
 
 
 class Outside(NamedTuple):

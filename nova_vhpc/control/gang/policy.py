@@ -41,7 +41,6 @@ received corrects that (:mod:`nova_vhpc.control.gang.feedback`). VMs that are
 in no gang are never written.
 """
 
-import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import config as control_config
@@ -648,12 +647,6 @@ class GangPolicy:
             )
             for uuid, weight in own_weights.items()
         }
-        # The rotation's length must be the same on all hosts, exactly.
-        borders_us = [
-            round(end * cycle_us)
-            for end in itertools.accumulate(parts, initial=0.0)
-        ]
-        borders_us[-1] = cycle_us
         turns = tuple(
             model.Turn(
                 width_us=end_us - begin_us,
@@ -663,7 +656,7 @@ class GangPolicy:
                 cpus=placed,
             )
             for (begin_us, end_us), placed in zip(
-                itertools.pairwise(borders_us), placements, strict=True
+                matrix.pieces_us(parts, cycle_us), placements, strict=True
             )
         )
         return model.WindowSchedule(turns, own_weights)
