@@ -20,7 +20,7 @@ PACKAGES=openvswitch-switch,ovn-central,ovn-host,iputils-ping,ethtool
 # "Debian" is also the origin of the security updates, which have another address.
 MIRROR=${VHPC_DEBIAN_MIRROR:-$(
     apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
-        sed -n 's/^Debian Debian //p' | head -n 1
+        awk '/^Debian Debian / && !found++ { print $3 }'
 )}
 MIRROR=${MIRROR:-http://deb.debian.org/debian}
 [ "$(id -u)" = 0 ] || die "must run as root to make $ROOT"
