@@ -71,8 +71,8 @@ class CrashRecovery:
         if not self._permission.dry_run:
             self._restorer.forget(uuid)
 
-    def any_unrestored(self) -> bool:
-        """Return whether the journal has a record of a domain that runs now.
+    def unrestored(self) -> dict[str, str]:
+        """Return names, by UUID, of running domains that have a record.
 
         Once all guests are restored, such a record is of a domain that an
         earlier agent left when it crashed, and that this agent has not
@@ -81,6 +81,7 @@ class CrashRecovery:
         """
         journal, processes = self._restorer.journal, self._restorer.processes
         boot_id = processes.boot_id()
+        names: dict[str, str] = {}
         for uuid in journal.uuids():
             try:
                 record = journal.load(uuid)
@@ -102,8 +103,8 @@ class CrashRecovery:
                 ):
                     continue
             if processes.find(uuid):
-                return True
-        return False
+                names[uuid] = uuid if record is None else record.name
+        return names
 
     def why_left(self, uuid: str) -> str:
         """Return why a dry run leaves a guest unrestored; empty if not."""

@@ -345,11 +345,15 @@ class GuestManager:
                 self._restore_queue.retry(guest.uuid)
         self.executor.close()
         self._restore_queue.close()
-        return (
-            drained
-            and not unrestored
-            and not self._crash_recovery.any_unrestored()
-        )
+        names = {guest.uuid: guest.name for guest in unrestored}
+        names = self._crash_recovery.unrestored() | names
+        for uuid, name in names.items():
+            LOG.warning(
+                'VM %s (%s): not restored in time; its record is kept',
+                name,
+                uuid,
+            )
+        return drained and not names
 
     def close(self) -> None:
         """Close the connection to libvirt."""

@@ -84,7 +84,7 @@ class Host(base.AgentTestCase):
         self.options: dict[str, Any] = {}
         self.stale: set[str] = set()
         self.names: dict[str, str] = {}
-        self._uuids: dict[str, str] = {}
+        self.uuids: dict[str, str] = {}
         self._definitions: dict[str, str] = {}
         dedicated = {**PARALLEL, 'hw:cpu_policy': 'dedicated'}
         self._make('gang', PARALLEL, busy=True, spare_vcpus=1)
@@ -98,8 +98,8 @@ class Host(base.AgentTestCase):
         found = qemu_process.Processes()
         watched = ('server', 'other')
         self.bystanders = bystanders.Bystanders(
-            {self.names[who]: found.find(self._uuids[who]) for who in watched},
-            [self._uuids[who] for who in watched],
+            {self.names[who]: found.find(self.uuids[who]) for who in watched},
+            [self.uuids[who] for who in watched],
             self.journal.path,
         )
         self._bystander_xml = {who: self._writable_xml(who) for who in watched}
@@ -112,7 +112,7 @@ class Host(base.AgentTestCase):
         name = f'soak{uuid_module.uuid4().hex[:12]}'
         domain = self.domain(specs, name=name, **how)
         self.names[who] = name
-        self._uuids[who] = domain.UUIDString()
+        self.uuids[who] = domain.UUIDString()
         self._definitions[who] = domain.XMLDesc(
             libvirt.VIR_DOMAIN_XML_INACTIVE
         )
@@ -132,21 +132,21 @@ class Host(base.AgentTestCase):
         A guest that was handed back to an operator keeps its record, so that
         it stays so.
         """
-        kept = {self._uuids[who] for who in self.allowed}
+        kept = {self.uuids[who] for who in self.allowed}
         return [file.name for file in self.records() if file.stem not in kept]
 
     def guest(self, who: str) -> libvirt.virDomain:
         """Return a guest's domain."""
-        return self.conn.lookupByUUIDString(self._uuids[who])
+        return self.conn.lookupByUUIDString(self.uuids[who])
 
     def pid(self, who: str) -> int:
         """Return the process of a guest's QEMU."""
-        return qemu_process.Processes().find(self._uuids[who])
+        return qemu_process.Processes().find(self.uuids[who])
 
     def everything(self) -> dict[str, Any]:
         """Return all settings of all guests; a text if one cannot be read."""
         settings: dict[str, Any] = {}
-        for who in self._uuids:
+        for who in self.uuids:
             try:
                 settings[who] = base.everything(self.guest(who))
             except libvirt.libvirtError as error:
@@ -175,7 +175,7 @@ class Host(base.AgentTestCase):
         """Return the guests that still have the journal's copy."""
         return [
             who
-            for who in self._uuids
+            for who in self.uuids
             if domain_metadata.URI in self.guest(who).XMLDesc(0)
         ]
 
@@ -264,7 +264,7 @@ class Host(base.AgentTestCase):
         os.kill(pid, signal.SIGSTOP)
         other = libvirt.open(self.daemon.uri)
         holder = threading.Thread(
-            target=test_trouble.ask_monitor, args=(other, self._uuids[who])
+            target=test_trouble.ask_monitor, args=(other, self.uuids[who])
         )
         holder.start()
         try:
@@ -310,7 +310,7 @@ class Host(base.AgentTestCase):
         with contextlib.suppress(OSError):
             (self.state / 'filler').unlink()
         self.restart_libvirtd()
-        for who in self._uuids:
+        for who in self.uuids:
             self.create_if_ended(who)
 
     def create_if_ended(self, who: str) -> None:

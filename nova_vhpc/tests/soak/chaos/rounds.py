@@ -151,4 +151,5 @@ class Round:
             f'{who} is changed, and no warning names {host.names[who]}'
             for who in changed
             if host.names[who] not in warnings
+            and host.uuids[who] not in warnings
         ]

@@ -16,6 +16,7 @@ import threading
 import time
 from unittest import mock
 
+import fixtures
 import libvirt
 
 from nova_vhpc.agent.guests.guest import Hold
@@ -111,8 +112,10 @@ class StopTest(manager_case.ManagerTestCase):
     def test_guest_that_is_not_restored_is_reported(self) -> None:
         self.write(self.look())
         self.domain.refuse = self.refuse
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.assertFalse(self.manager.stop(0.3))
         self.assertEqual(('u',), self.journal.uuids())
+        self.assertIn('VM vm (u): not restored in time', log.output)
 
     def test_guest_that_ends_meanwhile_is_not_reported(self) -> None:
         """As all domains do when their host shuts down."""
