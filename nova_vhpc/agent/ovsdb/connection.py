@@ -12,9 +12,11 @@
 
 """This host's ovsdb: read its contents, follow changes, set keys."""
 
+import contextlib
 import errno
 import logging
 import os
+import pathlib
 import socket
 import threading
 import time
@@ -31,6 +33,9 @@ from nova_vhpc.topology import open_vswitch
 
 LOG = logging.getLogger(__name__)
 
+MARKER = 'open-vswitch'
+"""File below ``[vhpc_agent] state_path``, see :class:`Ovsdb`."""
+
 
 class OvsdbError(Exception):
     """ovsdb-server is away, or refuses a write."""
@@ -45,14 +50,22 @@ class Ovsdb:
     :param remote: ``unix:PATH`` or ``tcp:ADDRESS:PORT``.
     :param optional: whether no server is expected if a socket of this name
         does not exist.
+    :param marker: file that says that an agent of this host has read the
+        database, so that a server is expected in any case; None to keep none.
     :param timeout_s: longest time that a write takes, in seconds.
     """
 
     def __init__(
-        self, remote: str, *, optional: bool = False, timeout_s: float = 5.0
+        self,
+        remote: str,
+        *,
+        optional: bool = False,
+        marker: pathlib.Path | None = None,
+        timeout_s: float = 5.0,
     ) -> None:
         self.remote = remote
         self._optional = optional
+        self._marker = marker
         self._timeout_s = timeout_s
         self._replica = replica.Replica(remote, self._changed)
         self._connection = replica.Connection(self._replica, timeout_s)
@@ -83,6 +96,20 @@ class Ovsdb:
     def connected(self) -> bool:
         """Whether :meth:`read` returns what the database has now."""
         return self._started and self._replica.current
+
+    @property
+    def awaited(self) -> bool:
+        """Whether there is a database that was never read.
+
+        Then it is unknown which bridges of Open vSwitch the host has. A
+        socket that the agent may not open, as before it was ever configured
+        to, counts only if an agent has read the database before.
+        """
+        if not self._started or self._was_current.is_set():
+            return False
+        if not self._optional or self._is_marked():
+            return True
+        return self._error() not in (errno.ENOENT, errno.EACCES)
 
     def add_listener(self, changed: Callable[[], None]) -> None:
         """Have a callable called after each change of what is read.
@@ -166,13 +193,21 @@ class Ovsdb:
                 'bridges last seen there are kept'
             )
         error = self._error()
-        if self._optional and error == errno.ENOENT:
+        reason = os.strerror(error) if error else 'no answer'
+        if self.awaited:
+            return (
+                f'ovsdb-server at {self.remote} has not been read since the '
+                f'agent started ({reason}), so that it is unknown which Open '
+                'vSwitch bridges there are; start it, or correct '
+                '[vhpc_topology] ovsdb_connection, or leave that empty if '
+                'this host has no Open vSwitch (any more)'
+            )
+        if error == errno.ENOENT:
             return None
         return (
-            f'ovsdb-server at {self.remote} cannot be read '
-            f'({os.strerror(error) if error else "no answer"}), so that Open '
-            'vSwitch bridges are not discovered; see [vhpc_topology] '
-            'ovsdb_connection'
+            f'ovsdb-server at {self.remote} cannot be read ({reason}), so '
+            'that Open vSwitch bridges are not discovered; see '
+            '[vhpc_topology] ovsdb_connection'
         )
 
     def status(self) -> dict[str, Any]:
@@ -186,9 +221,16 @@ class Ovsdb:
     def _changed(self) -> None:
         if self._replica.current and not self._was_current.is_set():
             self._was_current.set()
+            if self._marker is not None:
+                # An unwritable state_path is reported by the journal.
+                with contextlib.suppress(OSError):
+                    self._marker.touch(mode=0o600)
             LOG.info('Reading Open vSwitch from %s', self.remote)
         for changed in self._listeners:
             changed()
+
+    def _is_marked(self) -> bool:
+        return self._marker is not None and os.path.exists(self._marker)
 
     def _error(self) -> int:
         """Return why a local server cannot be connected to, 0 if it can.
@@ -242,10 +284,17 @@ class _SetExternalId(library.command.BaseCommand):
 def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
     """Return the connection that ``[vhpc_topology]`` configures, or None.
 
+    :param conf: with the groups ``vhpc_topology`` and ``vhpc_agent``.
+
     :raises ConfigError: the option's value is invalid.
     """
     remote = conf.vhpc_topology.ovsdb_connection
+    options = conf.vhpc_agent
+    marker = pathlib.Path(options.state_path, MARKER)
     if not remote:
+        if not options.dry_run:
+            with contextlib.suppress(OSError):
+                marker.unlink(missing_ok=True)
         return None
     scheme, _, rest = remote.partition(':')
     if scheme not in ('unix', 'tcp') or not rest:
@@ -253,4 +302,8 @@ def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
             f"[vhpc_topology] ovsdb_connection: '{remote}' is neither "
             'unix:PATH nor tcp:ADDRESS:PORT'
         )
-    return Ovsdb(remote, optional=remote == topology_conf.DEFAULT_OVSDB)
+    return Ovsdb(
+        remote,
+        optional=remote == topology_conf.DEFAULT_OVSDB,
+        marker=None if options.dry_run else marker,
+    )

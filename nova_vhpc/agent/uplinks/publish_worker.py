@@ -44,7 +44,7 @@ _NO_CREDENTIALS = (
 
 
 FIRST_READ_S = 3.0
-"""Longest time that the first publication waits for ovsdb, in seconds."""
+"""Longest time that a look waits for ovsdb before it was read once."""
 
 MIN_INTERVAL_S = 1.0
 """Shortest time between two looks, while ovsdb changes, in seconds."""
@@ -225,6 +225,8 @@ class PublishWorker:
         It is needed after a change or a failure, and at each
         ``stamp_interval`` and ``verify_interval``.
         """
+        if not self._knows_ovsdb():
+            return
         findings = self._discover()
         self._report(findings)
         now_s = time.monotonic()
@@ -255,14 +257,29 @@ class PublishWorker:
             )
         self._enter(self.DONE, '')
 
-    def _discover(self) -> discovery.Findings:
-        """Return this host's uplinks, and problems with them.
+    def _knows_ovsdb(self) -> bool:
+        """Return whether the bridges of Open vSwitch are known, or there are
+        none.
 
-        The first time it waits for ovsdb: uplinks published before must not
-        vanish when the agent is restarted.
+        Until then nothing is published: uplinks that the last agent has
+        published would vanish, which servers may have claimed.
         """
-        if self._ovsdb is not None and self._findings is None:
+        if self._ovsdb is None:
+            return True
+        if self._findings is None:
             self._ovsdb.wait(FIRST_READ_S)
+        # In this order: ovsdb may answer in between.
+        problem = self._ovsdb.problem()
+        if not self._ovsdb.awaited:
+            return True
+        self._fail(
+            'ovsdb-away',
+            f'{problem}. What is in Placement stays as it is until then',
+        )
+        return False
+
+    def _discover(self) -> discovery.Findings:
+        """Return this host's uplinks, and problems with them."""
         findings = self._discovery.discover(self._options.node or self._host)
         problem = self._ovsdb.problem() if self._ovsdb is not None else None
         if problem is None:

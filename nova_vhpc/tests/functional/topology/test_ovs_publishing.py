@@ -13,13 +13,15 @@
 """The publish worker on a real Open vSwitch, with a real Placement."""
 
 import logging
+import pathlib
+import time
 from typing import Any
 
 import fixtures
 import requests
 
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.agent.uplinks import claims, publish_worker
 from nova_vhpc.tests.functional.topology import (
     ovs_lab,
     test_publisher,
@@ -42,21 +44,38 @@ class OvsPublishingTest(test_publisher.PlacementCase):
         )
         self.provider = model.provider_uuid('cn1', self.bridge, self.nic)
 
-    def start(self) -> publish_worker.PublishWorker:
-        self.ovsdb = connection.Ovsdb(self.lab.switch.remote)
-        self.ovsdb.start()
-        self.addCleanup(self.ovsdb.stop)
+        self.marker = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'm'
+        )
+
+    def start(
+        self, state: str = 'published', optional: bool = False
+    ) -> publish_worker.PublishWorker:
+        """Start an agent's worker, and wait for a state.
+
+        :param optional: whether the connection is the default one.
+        """
+        ovsdb = connection.Ovsdb(
+            self.lab.switch.remote, optional=optional, marker=self.marker
+        )
+        ovsdb.start()
+        self.addCleanup(ovsdb.stop)
         worker = publish_worker.PublishWorker(
             test_publishing.make_conf(
                 self.endpoint, nic_patterns=[self.lab.links.prefix + 'n*']
             ),
             'a-host',
-            self.ovsdb,
+            ovsdb,
         )
         worker.start()
         self.addCleanup(worker.stop)
-        ovs_lab.wait_for(lambda: worker.status()['state'] == 'published')
+        self.wait_for_state(worker, state)
         return worker
+
+    def wait_for_state(
+        self, worker: publish_worker.PublishWorker, state: str
+    ) -> None:
+        ovs_lab.wait_for(lambda: worker.status()['state'] == state)
 
     def get(self, what: str) -> Any:
         # Over the port, since the worker may write at the same time, and
@@ -68,6 +87,17 @@ class OvsPublishingTest(test_publisher.PlacementCase):
         )
         answer.raise_for_status()
         return answer.json()[what]
+
+    def in_placement(self) -> list[Any]:
+        """Return all that Placement has of the uplink."""
+        return [
+            self.get(what) for what in ('inventories', 'traits', 'allocations')
+        ]
+
+    def remove_socket(self) -> None:
+        """End the database as a boot finds it: without its socket."""
+        self.lab.switch.kill_database()
+        pathlib.Path(self.lab.switch.remote.removeprefix('unix:')).unlink()
 
     def traits(self) -> set[str]:
         return set(self.get('traits'))
@@ -107,3 +137,54 @@ class OvsPublishingTest(test_publisher.PlacementCase):
         self.lab.ovn(ovn_bridge_mappings=f'hpc-1:{self.bridge}')
         ovs_lab.wait_for(lambda: 'CUSTOM_PHYSNET_HPC_1' in self.traits())
         ovs_lab.wait_for(lambda: not worker.status()['problems'])
+
+    def check_restart_without_ovsdb(self, optional: bool) -> None:
+        """Start an agent while ovsdb-server is away; check what it keeps."""
+        first = self.start(optional=optional)
+        server = self.claim(self.provider)
+        first.stop()
+        before = self.in_placement()
+        self.assertEqual([server], list(before[2]))
+
+        self.remove_socket()
+        worker = self.start('ovsdb-away', optional)
+        detail = worker.status()['detail']
+        self.assertIn(self.lab.switch.remote, detail)
+        self.assertIn('ovsdb_connection', detail)
+        # More than one look.
+        time.sleep(publish_worker.FIRST_READ_S + 2)
+        self.assertEqual('ovsdb-away', worker.status()['state'])
+        self.assertEqual(before, self.in_placement())
+        self.assertIsNone(worker.publication())
+        self.assertEqual(1, self.log.output.count('not published'))
+
+        self.lab.switch.start_database()
+        self.wait_for_state(worker, 'published')
+        self.assertEqual([], worker.status()['problems'])
+        uplinks = claims.UplinkClaims(worker.publication).uplinks(server)
+        self.assertEqual([(self.bridge, self.nic, None)], list(uplinks or ()))
+
+    def test_claimed_uplink_stays_if_an_agent_starts_without_ovsdb(
+        self,
+    ) -> None:
+        self.check_restart_without_ovsdb(optional=False)
+
+    def test_claimed_uplink_stays_if_an_agent_starts_before_its_socket_exists(
+        self,
+    ) -> None:
+        """As after a boot, where the default connection is used."""
+        self.check_restart_without_ovsdb(optional=True)
+
+    def test_server_that_nobody_has_seen_is_awaited_once_it_refuses(
+        self,
+    ) -> None:
+        self.lab.switch.kill_database()
+        worker = self.start('ovsdb-away', optional=True)
+        self.lab.switch.start_database()
+        self.wait_for_state(worker, 'published')
+
+    def test_host_without_open_vswitch_publishes_at_once(self) -> None:
+        self.remove_socket()
+        worker = self.start(optional=True)
+        self.assertEqual([], worker.status()['problems'])
+        self.assertFalse(self.marker.exists())

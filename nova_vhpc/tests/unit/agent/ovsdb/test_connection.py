@@ -12,7 +12,9 @@
 
 """The connection to ovsdb where no server is."""
 
+import pathlib
 import socket
+from unittest import mock
 
 import fixtures
 from oslo_config import cfg
@@ -20,6 +22,7 @@ from oslotest import base
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import topology as topology_conf
 
 
@@ -28,8 +31,12 @@ class NoServerTest(base.BaseTestCase):
         super().setUp()
         self.path = self.useFixture(fixtures.TempDir()).join('db.sock')
 
-    def start(self, optional: bool = False) -> connection.Ovsdb:
-        ovsdb = connection.Ovsdb(f'unix:{self.path}', optional=optional)
+    def start(
+        self, optional: bool = False, marker: pathlib.Path | None = None
+    ) -> connection.Ovsdb:
+        ovsdb = connection.Ovsdb(
+            f'unix:{self.path}', optional=optional, marker=marker
+        )
         ovsdb.start()
         self.addCleanup(ovsdb.stop)
         return ovsdb
@@ -53,16 +60,57 @@ class NoServerTest(base.BaseTestCase):
         problem = self.start(optional=True).problem() or ''
         self.assertIn('Connection refused', problem)
 
+    def test_missing_socket_is_awaited_if_expected_or_once_read(self) -> None:
+        marker = pathlib.Path(self.path + '-read')
+        self.assertTrue(self.start().awaited)
+        self.assertFalse(self.start(True, marker).awaited)
+        marker.touch()
+        ovsdb = self.start(True, marker)
+        self.assertTrue(ovsdb.awaited)
+        problem = ovsdb.problem() or ''
+        for part in ('No such file', 'ovsdb_connection', 'leave that empty'):
+            self.assertIn(part, problem)
+
+    def test_server_that_is_down_is_awaited(self) -> None:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(self.path)
+        self.assertTrue(self.start(optional=True).awaited)
+
+    def test_closed_socket_is_awaited_only_if_expected_or_once_read(
+        self,
+    ) -> None:
+        """An upgraded agent goes on where it was never let in."""
+        marker = pathlib.Path(self.path + '-read')
+        closed = connection.errno.EACCES
+        with mock.patch.object(
+            connection.Ovsdb, '_error', return_value=closed
+        ):
+            ovsdb = self.start(True, marker)
+            self.assertFalse(ovsdb.awaited)
+            self.assertIn('Permission denied', ovsdb.problem() or '')
+            self.assertTrue(self.start(False, marker).awaited)
+            marker.touch()
+            self.assertTrue(ovsdb.awaited)
+
     def test_write_is_refused(self) -> None:
         with self.assertRaisesRegex(connection.OvsdbError, 'is away'):
             self.start().set_external_id('0' * 32, 'encap-ip', 'x', None)
 
 
 class OptionTest(base.BaseTestCase):
-    def make(self, remote: str | None = None) -> connection.Ovsdb | None:
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def make(
+        self, remote: str | None = None, dry_run: bool = False
+    ) -> connection.Ovsdb | None:
         conf = cfg.ConfigOpts()
         topology_conf.register_opts(conf)
+        agent_conf.register_opts(conf)
         conf([], default_config_files=[])
+        conf.set_override('state_path', str(self.state), 'vhpc_agent')
+        conf.set_override('dry_run', dry_run, 'vhpc_agent')
         if remote is not None:
             conf.set_override('ovsdb_connection', remote, 'vhpc_topology')
         return connection.make_ovsdb(conf)
@@ -74,6 +122,14 @@ class OptionTest(base.BaseTestCase):
 
     def test_empty_option_switches_it_off(self) -> None:
         self.assertIsNone(self.make(''))
+
+    def test_empty_option_says_that_there_is_no_server_any_more(self) -> None:
+        marker = self.state / connection.MARKER
+        marker.touch()
+        self.make('', dry_run=True)
+        self.assertTrue(marker.exists())
+        self.make('')
+        self.assertFalse(marker.exists())
 
     def test_wrong_value_is_refused(self) -> None:
         for remote in ('/run/db.sock', 'unix:', 'ssl:127.0.0.1:6640'):
