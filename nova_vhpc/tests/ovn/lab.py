@@ -136,16 +136,20 @@ class Lab(fixtures.Fixture):
 
     def encap_of(self, port: str) -> str:
         """Return the encap IP that OVN uses for a port; empty for none."""
+        return next(iter(self.encap_ips_of(port, 'encap')), '')
+
+    def encap_ips_of(self, port: str, column: str) -> list[str]:
+        """Return the encap IPs in a column of a port's Port_Binding."""
         rows = self.sbctl(
             '--bare',
-            '--columns=encap',
+            f'--columns={column}',
             'find',
             'Port_Binding',
             f'logical_port={port}',
         ).split()
-        if not rows:
-            return ''
-        return self.sbctl('get', 'Encap', rows[0], 'ip').strip(' \n"')
+        return [
+            self.sbctl('get', 'Encap', row, 'ip').strip(' \n"') for row in rows
+        ]
 
     def network(self, name: str) -> None:
         """Make a tenant network."""
@@ -255,6 +259,17 @@ class Host:
         """Start ovs-vswitchd."""
         self.place.start('ovs-vswitchd', self.socket)
 
+    def restart_vswitchd(self) -> None:
+        """Kill ovs-vswitchd, and start it again.
+
+        With datapaths in user space, the bridges' own interfaces end with it,
+        so their addresses are set again. The kernel's stay.
+        """
+        self.place.kill('ovs-vswitchd')
+        self.start_vswitchd()
+        for rail in range(len(self.encap_ips)):
+            self._set_encap_ip(rail)
+
     def start_controller(self) -> None:
         """Start ovn-controller."""
         self.place.start('ovn-controller', self.socket)
@@ -295,11 +310,17 @@ class Host:
         self._lab.connect(self, nic, f'sw-{rail}')
         bridge = self.bridge(nic)
         self._add_bridge(bridge, '--', 'add-port', bridge, self.nic(nic))
-        encap_ip = RAIL.format(rail=rail, host=self._number)
+        self.encap_ips.append(RAIL.format(rail=rail, host=self._number))
+        self._set_encap_ip(rail)
+
+    def _set_encap_ip(self, rail: int) -> None:
+        """Give the bridge of an uplink its encap IP."""
+        bridge = self.bridge(f'n{rail}')
         quiet(self.place, bridge)
-        self.place.ip('addr', 'add', f'{encap_ip}/24', 'dev', bridge)
+        self.place.ip(
+            'addr', 'replace', f'{self.encap_ips[rail]}/24', 'dev', bridge
+        )
         self.place.ip('link', 'set', 'dev', bridge, 'up')
-        self.encap_ips.append(encap_ip)
 
     # -- guests ------------------------------------------------------------
 
@@ -393,6 +414,16 @@ class Host:
             ),
         )
         return [int(line) for line in text.split()]
+
+    def set_link(self, rail: int, up: bool) -> None:
+        """Connect or disconnect the cable of an uplink, at the switch."""
+        self._lab.fabric.ip(
+            'link',
+            'set',
+            'dev',
+            f'{self.name}-n{rail}',
+            'up' if up else 'down',
+        )
 
     def end(self) -> None:
         """End the daemons, and remove what they made."""

@@ -13,12 +13,15 @@
 
 """A host with real Open vSwitch and OVN, and the binder of the agent."""
 
+import copy
 import pathlib
+import re
 import tempfile
 import types
 import uuid as uuid_module
 from typing import Any
 
+import libvirt
 from oslotest import base
 
 from nova_vhpc.agent.ovsdb import connection
@@ -29,6 +32,7 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip_journal,
 )
 from nova_vhpc.tests.ovn import domain, lab
+from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
 class Guest:
@@ -48,6 +52,13 @@ class Guest:
         self.domain = domain.Domain(self.uuid, (self.mac,))
         cloud.port(cloud.tag, self.port, self.mac, self.address)
 
+    def incoming(self, host: lab.Host) -> 'Guest':
+        """Return what a live migration makes of it on another host."""
+        guest = copy.copy(self)
+        guest.host = host
+        guest.tap = f'{self.tap}i'
+        return guest
+
     def make_tap(self) -> None:
         """Make its tap, without a guest behind it."""
         self.host.make_tap(self.tap)
@@ -56,19 +67,18 @@ class Guest:
         """Make a namespace that sends and receives in its place."""
         self.place = self.host.make_guest(self.tap, self.mac, self.address)
 
-    def ping(self, other: 'Guest', packets: int) -> None:
-        """Send packets to another guest, which answers each."""
-        self.place.run(
-            'ping',
-            '-q',
-            '-i',
-            '0.01',
-            '-W',
-            '5',
+    def ping(self, other: 'Guest', packets: int) -> int:
+        """Send packets to another guest, which answers each.
+
+        :returns: number of packets that no answer came to.
+        """
+        text = self.place.shell(
+            'sh',
             '-c',
-            str(packets),
-            other.address,
+            f'ping -q -i 0.01 -W 2 -c {packets} {other.address} || true',
         )
+        sent, answers = re.findall(r'(\d+) (?:packets|received)', text)
+        return int(sent) - int(answers)
 
     def plug(self) -> None:
         """Add its port to Open vSwitch as os-vif does."""
@@ -124,7 +134,12 @@ class Agent:
         )
 
     def _libvirt(self) -> Any:
-        raise AssertionError('libvirt is not needed')
+        """Return a libvirt that knows no domain but those in ``guests``."""
+
+        def look_up(uuid: str) -> Any:
+            raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN, uuid)
+
+        return types.SimpleNamespace(lookupByUUIDString=look_up)
 
     def _uplinks(self, uuid: str) -> tuple[claims.ClaimedUplink, ...]:
         if uuid not in self.claimed:

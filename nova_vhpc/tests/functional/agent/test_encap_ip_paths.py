@@ -11,69 +11,13 @@
 # under the License.
 
 
-"""Packets take the claimed uplink, on two hosts with real OVN.
+"""Packets take the claimed uplink, on two hosts with real OVN."""
 
-Members are network namespaces. The frames of each uplink are counted in the
-fabric between the hosts.
-"""
-
-from nova_vhpc.tests.functional.agent import encap_ip
+from nova_vhpc.tests.functional.agent import frames
 from nova_vhpc.tests.ovn import lab
 
-PINGS = 50
 
-NOISE = 5
-"""Most other frames on a used uplink, such as ARP between the hosts."""
-
-
-class EncapIpPathsTest(encap_ip.EncapIpTestCase):
-    HOSTS = {'h1': 3, 'h2': 3}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.here, self.peer = (self.guest('h1', sends=True) for _ in range(2))
-        self.far = self.guest('h2', sends=True)
-        self.agents = {name: self.agent(name) for name in self.hosts}
-
-    def claim(self, guest: encap_ip.Guest, rail: int) -> None:
-        """Let a guest claim an uplink, and wait until all hosts know it."""
-        name = guest.host.name
-        self.agents[name].manage(guest, rail)
-        self.wait_for_encap_ip(guest, self.hosts[name].encap_ips[rail])
-
-    def frames(
-        self, source: encap_ip.Guest, target: encap_ip.Guest
-    ) -> dict[str, list[int]]:
-        """Let two guests talk; return the frames in and out of each uplink."""
-        # The first packets make the hosts learn each other's addresses, and
-        # OVN tell all hosts of the encap IPs.
-        self.lab.nbctl('--wait=hv', 'sync')
-        source.ping(target, 5)
-
-        def counted() -> dict[str, list[int]]:
-            return {
-                f'{name} {way}': host.frames(way)
-                for name, host in self.hosts.items()
-                for way in ('in', 'out')
-            }
-
-        before = counted()
-        source.ping(target, PINGS)
-        return {
-            key: [
-                after - earlier
-                for after, earlier in zip(counts, before[key], strict=True)
-            ]
-            for key, counts in counted().items()
-        }
-
-    def assert_rail(self, rail: int, carried: list[int]) -> None:
-        """Assert that one uplink carried all frames, and no other any."""
-        others = carried[:rail] + carried[rail + 1 :]
-        self.assertEqual([0] * len(others), others, carried)
-        self.assertGreaterEqual(carried[rail], PINGS)
-        self.assertLessEqual(carried[rail], PINGS + NOISE)
-
+class EncapIpPathsTest(frames.FramesTestCase):
     def test_packets_take_the_claimed_uplinks(self) -> None:
         for carried in self.frames(self.here, self.far).values():
             self.assert_rail(0, carried)

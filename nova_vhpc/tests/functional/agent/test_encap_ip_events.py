@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What happens to packets of members when something happens to a host."""
+
+from concurrent import futures
+
+from nova_vhpc.tests.functional.agent import encap_ip, frames
+from nova_vhpc.tests.ovn import lab
+
+MANY = 400
+"""Packets of a ping that lasts while something happens: for four seconds."""
+
+
+class EncapIpEventsTest(frames.FramesTestCase):
+    def assert_on_rail(self, rail: int) -> None:
+        """Assert which uplink carries the packets between the hosts."""
+        for carried in self.frames(self.here, self.far).values():
+            self.assert_rail(rail, carried)
+
+    def claim_one_rail(self) -> None:
+        """Let members on both hosts claim uplinks of one number."""
+        self.claim(self.here, 1)
+        self.claim(self.far, 1)
+
+    def test_agent_that_stops_loses_no_packet(self) -> None:
+        self.claim_one_rail()
+        self.here.ping(self.far, 5)
+        with futures.ThreadPoolExecutor() as threads:
+            lost = threads.submit(self.here.ping, self.far, MANY)
+            for agent in self.agents.values():
+                agent.binder.stop()
+            for guest in (self.here, self.far):
+                self.wait_for_encap_ip(guest, guest.host.encap_ips[0])
+            self.assertFalse(lost.done())
+            self.assertEqual(0, lost.result())
+        self.assert_on_rail(0)
+
+    def test_packets_stay_on_the_uplink_when_ovn_is_restarted(self) -> None:
+        self.claim_one_rail()
+        for host in self.hosts.values():
+            host.place.kill('ovn-controller')
+        # Open vSwitch goes on by the flows it has.
+        self.assertEqual(0, self.here.ping(self.far, frames.PINGS))
+        for host in self.hosts.values():
+            host.start_controller()
+        self.assert_on_rail(1)
+
+    def test_packets_return_when_vswitchd_was_killed(self) -> None:
+        self.claim_one_rail()
+        self.hosts['h2'].restart_vswitchd()
+        self.wait_for_answer(self.here, self.far)
+        self.assert_on_rail(1)
+
+    def test_live_migration_is_steered_on_both_hosts(self) -> None:
+        source, target = self.hosts['h1'], self.hosts['h2']
+        self.claim(self.here, 1)
+        self.claim(self.peer, 1)
+        # Neutron binds the port to both, Nova plugs it on the target.
+        self.choose_hosts(self.here, 'h1,h2')
+        incoming = self.here.incoming(target)
+        incoming.make_namespace()
+        incoming.plug()
+        self.addCleanup(incoming.unplug)
+        self.agents['h2'].manage(incoming, 2)
+        # OVN 25.03 keeps the one that the port had before, too.
+        lab.wait_for(
+            lambda: (
+                target.encap_ips[2]
+                in self.lab.encap_ips_of(self.here.port, 'additional_encap')
+            ),
+            'the encap IP on the target',
+        )
+        self.wait_for_encap_ip(self.here, source.encap_ips[1])
+
+        # The guest runs on the target; Nova cleans the source up.
+        self.choose_hosts(self.here, 'h2')
+        self.here.unplug()
+        del self.agents['h1'].guests[self.here.uuid]
+        self.wait_for_encap_ip(incoming, target.encap_ips[2])
+        carried = self.frames(self.peer, incoming)
+        self.assert_rail(1, carried['h1 in'])
+        self.assert_rail(2, carried['h2 in'])
+        lab.wait_for(
+            lambda: self.agents['h1'].encap_ips.uuids() == {self.peer.uuid},
+            'the end of the record on the source',
+        )
+        self.assertEqual('', self.agents['h1'].problem(self.here))
+
+    def choose_hosts(self, guest: encap_ip.Guest, hosts: str) -> None:
+        """Bind a guest's port to hosts, as Neutron does."""
+        self.lab.nbctl(
+            'lsp-set-options', guest.port, f'requested-chassis={hosts}'
+        )
