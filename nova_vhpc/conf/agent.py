@@ -254,14 +254,13 @@ OPTS: list[Any] = [
     ),
     cfg.ListOpt(
         'binders',
-        default=['encap_ip', 'linux_bridge'],
+        default=['encap_ip'],
         help='Binders that bind_uplinks uses, in order of preference; the '
         "first that serves a guest's NICs is used. encap_ip sets "
         'external_ids:encap-ip of ports of Open vSwitch, for tenant networks '
-        'of OVN 24.03 or newer. linux_bridge plugs NICs that are on Linux '
-        "bridges into the uplinks' bridges; os-vif and Neutron do not notice, "
-        'so the bridges must reach the same networks. Leave out what must not '
-        'be used on your hosts, for example linux_bridge.',
+        'of OVN 24.03 or newer. Leave out what must not be used on your '
+        'hosts; others can be installed as plugins. linux_bridge, which moved '
+        'NICs between Linux bridges, is gone, and is ignored with a warning.',
     ),
     cfg.StrOpt(
         'cgroup_root',

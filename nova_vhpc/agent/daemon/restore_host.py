@@ -27,6 +27,7 @@ from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import connection, wakeup
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.restore import recovery
+from nova_vhpc.agent.uplinks import moved_nics
 from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
 
@@ -214,6 +215,7 @@ def restore_host(conf: Any) -> int:
             restorer,
             lambda conn: binders.restore_all(lambda: conn),
         )
+        summary.failed.update(moved_nics.make_journal(conf).problems())
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
         return 1

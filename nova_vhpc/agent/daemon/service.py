@@ -46,7 +46,7 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, restore_report
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
-from nova_vhpc.agent.uplinks import binder, claims, dry_run
+from nova_vhpc.agent.uplinks import binder, claims, dry_run, moved_nics
 from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import cpus, qemu_process
 
@@ -135,6 +135,9 @@ class Service:
             )
             if options.bind_uplinks
             else None
+        )
+        self.moved_nics = moved_nics.MovedNicsJournal(
+            options.state_path, self.processes
         )
         self.notifier = systemd.Notifier()
         self.metrics = metrics.Metrics(self.status)
@@ -265,6 +268,8 @@ class Service:
             self._journal_problem = self.journal.problem()
             if self._journal_problem:
                 LOG.error('%s', self._journal_problem)
+        for uuid, problem in self.moved_nics.problems().items():
+            LOG.warning('VM %s: %s', uuid, problem)
         try:
             self.server.start()
         except OSError as error:

@@ -13,7 +13,6 @@
 
 """Read a domain's NICs and choose which NIC uses which claimed uplink."""
 
-import copy
 import dataclasses
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
@@ -34,26 +33,6 @@ class Nic:
     mac: str
     kind: str
     bridge: str | None
-    element: ElementTree.Element = dataclasses.field(compare=False)
-
-    def plugged_into(self, bridge: str) -> str:
-        """Return the XML of this NIC on another bridge, for a live update.
-
-        :raises UnsupportedError: the NIC is not on a Linux bridge.
-        """
-        if self.bridge is None:
-            raise UnsupportedError(
-                f'NIC {self.mac} is of kind {self.kind}; only NICs on Linux '
-                f'bridges can be plugged into uplinks. Use a flavor that '
-                f'claims no uplinks on this host, or turn [vhpc_agent] '
-                f'bind_uplinks off'
-            )
-        element = copy.deepcopy(self.element)
-        source = element.find('source')
-        if source is not None:
-            source.attrib.clear()
-            source.set('bridge', bridge)
-        return ElementTree.tostring(element, encoding='unicode')
 
 
 def read(xml: str) -> tuple[Nic, ...]:
@@ -110,22 +89,6 @@ def assign(
     return dict(zip(lacking, remaining, strict=True))
 
 
-def choose(
-    nics: Sequence[Nic], bridges: Sequence[str], uplink_nic: int | None
-) -> Mapping[str, str]:
-    """Choose the NICs that must move to a claimed bridge, see :func:`chosen`.
-
-    A NIC that is already on a claimed bridge stays there.
-
-    :param bridges: bridges of the uplinks that the server has claimed.
-    :param uplink_nic: ``vhpc:uplink_nic``, from 0; None if it is not set.
-    :returns: bridge by MAC address, for the NICs that must move.
-    :raises UnsupportedError: the guest has fewer NICs than claims.
-    """
-    taken = chosen(nics, len(bridges), uplink_nic)
-    return assign({nic.mac: nic.bridge for nic in taken}, sorted(bridges))
-
-
 def _nic(element: ElementTree.Element) -> Nic:
     mac = element.find('mac')
     source = element.find('source')
@@ -138,5 +101,4 @@ def _nic(element: ElementTree.Element) -> Nic:
         mac='' if mac is None else mac.get('address', ''),
         kind=kind,
         bridge=bridge if kind == 'bridge' else None,
-        element=element,
     )

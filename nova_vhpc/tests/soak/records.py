@@ -20,7 +20,7 @@ import random
 from nova_vhpc.agent.journal import domain_metadata, record
 from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
 from nova_vhpc.agent.restore import incoming
-from nova_vhpc.agent.uplinks import bindings
+from nova_vhpc.agent.uplinks import moved_nics
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.soak import damage
 
@@ -37,7 +37,9 @@ RECORD = record.JournalRecord(
     ),
     written={'vcpu_period': frozenset({8000}), 'cpu_shares': None},
 )
-BINDING = bindings.Binding('u-1', IDENTITY, {'52:54:00:00:00:01': ('a', 'b')})
+MOVED = moved_nics.MovedNics(
+    'u-1', IDENTITY, {'52:54:00:00:00:01': ('a', 'b')}
+)
 XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
 <metadata><nova:instance
  xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
@@ -57,13 +59,13 @@ def journal_record(rng: random.Random) -> None:
     _read_and_write(rng, RECORD)
 
 
-def uplink_binding(rng: random.Random) -> None:
+def moved_nics_record(rng: random.Random) -> None:
     """Read a record of moved NICs, and write again what was accepted."""
-    _read_and_write(rng, BINDING)
+    _read_and_write(rng, MOVED)
 
 
 def _read_and_write(
-    rng: random.Random, valid: record.JournalRecord | bindings.Binding
+    rng: random.Random, valid: record.JournalRecord | moved_nics.MovedNics
 ) -> None:
     source = json.loads(valid.to_json())
     # Without its checksum, as of an old agent, more of the faults get through.

@@ -13,6 +13,7 @@
 
 """All binders of this host: loading, choosing, restoring."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -24,7 +25,12 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks.binders import base
 
+LOG = logging.getLogger(__name__)
+
 NAMESPACE = 'nova_vhpc.binders'
+
+REMOVED = ('linux_bridge',)
+"""Binders of earlier versions, which configuration files may still name."""
 
 
 class BinderSet:
@@ -127,6 +133,13 @@ def _load(
 ) -> BinderSet:
     binders = []
     for name in names:
+        if name in REMOVED:
+            LOG.warning(
+                '[vhpc_agent] binders: %s is ignored, there is no such binder '
+                'any more; remove it from the option',
+                name,
+            )
+            continue
         value = f"[vhpc_agent]binders = '{name}'"
         make = plugins.load(NAMESPACE, name, value, 'no such binder')
         binder = make(conf, ovsdb)

@@ -24,8 +24,8 @@ XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
 <n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1">
 <n:flavor name="f"><n:extraSpecs>{spec}</n:extraSpecs></n:flavor></n:instance>
 {metadata}</metadata>{vcpu}{extra}{pins}
-<devices><interface type='bridge'><mac address='52:54:00:00:00:01'/>
-<source bridge='{bridge}'/><target dev='tap0'/></interface></devices></domain>
+<devices><interface type='ethernet'><mac address='52:54:00:00:00:01'/>
+<target dev='tap01' managed='no'/></interface></devices></domain>
 """
 SPEC = '<n:extraSpec name="{}">{}</n:extraSpec>'
 METADATA = '<vhpc:journal xmlns:vhpc="{}"/>'
@@ -70,7 +70,7 @@ class Domain:
     :ivar comes: whether the domain is still being migrated to this host.
     :ivar metadata_xml: the metadata copy; None without one.
     :ivar refuse: called before each write; may raise.
-    :ivar written: kinds of all writes: values, pin, metadata or nic.
+    :ivar written: kinds of all writes: values, pin or metadata.
     """
 
     def __init__(self, uuid: str = 'u', **specs: str) -> None:
@@ -83,8 +83,6 @@ class Domain:
         self.values = dict(ORIGINAL)
         self.pins: list[tuple[bool, ...]] = [(True, True)] * 2
         self.online: tuple[bool, ...] = (True, True)
-        self.bridge = 'br-int'
-        self.defined_bridge = 'br-int'
         self.metadata_xml: str | None = None
         self.vcpu = '<vcpu>2</vcpu>'
         self.extra = ''
@@ -117,7 +115,6 @@ class Domain:
         return XML.format(
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),
-            bridge=self.defined_bridge if flags else self.bridge,
             vcpu=self.vcpu,
             extra=self.extra,
             pins='' if flags else vcpupins(self.pins, self.online),
@@ -163,10 +160,6 @@ class Domain:
         if self.metadata_xml is None:
             raise error(libvirt.VIR_ERR_NO_DOMAIN_METADATA)
         return self.metadata_xml
-
-    def updateDeviceFlags(self, xml: str, flags: int) -> None:
-        self._write('nic')
-        self.bridge = xml.partition('bridge="')[2].partition('"')[0]
 
 
 class Link:

@@ -31,61 +31,57 @@ def domain(*bridges: str, kind: str = 'bridge', more: str = '') -> str:
     return f'<domain><devices>{interfaces}</devices></domain>'
 
 
-class ChooseTest(base.BaseTestCase):
-    def choose(
-        self, nic: int | None, plugged: str, claimed: str
-    ) -> dict[str, str]:
-        nics = interfaces.read(domain(*plugged.split()))
-        return dict(interfaces.choose(nics, tuple(claimed.split()), nic))
-
-    def test_nics_that_must_move_are_chosen(self) -> None:
-        for nic, plugged, claimed, moves in (
-            (None, 's s', 'o', {'m1': 'o'}),
-            (0, 's s', 'o', {'m0': 'o'}),
-            (None, 's o', 'o', {}),
-            (None, 's', 's', {}),
-            (None, 'x x', 'a b', {'m0': 'a', 'm1': 'b'}),
-            (None, 'b x', 'a b', {'m1': 'a'}),
-            (1, 's x x', 'a b', {'m1': 'a', 'm2': 'b'}),
-            (None, 'x x', 'a a', {'m0': 'a', 'm1': 'a'}),
+class ChosenTest(base.BaseTestCase):
+    def test_claims_concern_the_last_nics_or_those_from_an_index(self) -> None:
+        nics = interfaces.read(domain('a', 'b', 'c'))
+        for uplink_nic, claims, expected in (
+            (None, 1, ['m2']),
+            (None, 2, ['m1', 'm2']),
+            (0, 1, ['m0']),
+            (1, 2, ['m1', 'm2']),
         ):
-            self.assertEqual(
-                moves,
-                self.choose(nic, plugged, claimed),
-                (nic, plugged, claimed),
-            )
+            chosen = interfaces.chosen(nics, claims, uplink_nic)
+            self.assertEqual(expected, [nic.mac for nic in chosen])
 
     def test_fewer_nics_than_claims_raise_an_error(self) -> None:
-        for nic, plugged, claimed in ((2, 's s', 'o'), (None, 's', 'a b')):
+        nics = interfaces.read(domain('s', 's'))
+        for uplink_nic, claims in ((2, 1), (None, 3), (1, 2)):
             error = self.assertRaises(
-                interfaces.UnsupportedError, self.choose, nic, plugged, claimed
+                interfaces.UnsupportedError,
+                interfaces.chosen,
+                nics,
+                claims,
+                uplink_nic,
             )
             self.assertIn('NICs', str(error))
 
 
-class NicTest(base.BaseTestCase):
-    def test_plugged_nic_differs_in_its_source_only(self) -> None:
-        nic = interfaces.read(domain('s'))[0]
-        other = interfaces.read(
-            f'<d><devices>{nic.plugged_into("o")}</devices></d>'
-        )[0]
-        self.assertEqual(('m0', 'o'), (other.mac, other.bridge))
-        self.assertEqual('s', nic.bridge)
-        self.assertNotIn('portid', nic.plugged_into('o'))
-        self.assertIn('tapm0', nic.plugged_into('o'))
-
-    def test_nic_that_is_on_no_linux_bridge_is_refused(self) -> None:
-        port = "<virtualport type='openvswitch'/>"
-        for xml, kind in (
-            (domain('s', more=port), 'openvswitch'),
-            (domain('s', kind='ethernet'), 'ethernet'),
+class AssignTest(base.BaseTestCase):
+    def test_as_few_nics_as_possible_change(self) -> None:
+        for present, wanted, changes in (
+            (('s',), 'o', {'0': 'o'}),
+            (('o',), 'o', {}),
+            (('x', 'x'), 'ab', {'0': 'a', '1': 'b'}),
+            (('b', 'x'), 'ab', {'1': 'a'}),
+            ((None, 'x'), 'aa', {'0': 'a', '1': 'a'}),
         ):
-            nic = interfaces.read(xml)[0]
-            error = self.assertRaises(
-                interfaces.UnsupportedError, nic.plugged_into, 'o'
+            by_mac = {str(n): value for n, value in enumerate(present)}
+            self.assertEqual(
+                changes, dict(interfaces.assign(by_mac, list(wanted)))
             )
-            self.assertIn(kind, str(error))
-            self.assertIn('bind_uplinks', str(error))
+
+
+class ReadTest(base.BaseTestCase):
+    def test_only_a_nic_on_a_linux_bridge_has_one(self) -> None:
+        port = "<virtualport type='openvswitch'/>"
+        for xml, kind, bridge in (
+            (domain('s'), 'bridge', 's'),
+            (domain('s', more=port), 'openvswitch', None),
+            (domain('s', kind='ethernet'), 'ethernet', None),
+        ):
+            (nic,) = interfaces.read(xml)
+            self.assertEqual(('m0', kind), (nic.mac, nic.kind))
+            self.assertEqual(bridge, nic.bridge)
 
     def test_invalid_xml_raises_value_error(self) -> None:
         self.assertRaises(ValueError, interfaces.read, '<domain')

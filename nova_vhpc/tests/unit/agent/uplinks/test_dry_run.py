@@ -22,16 +22,18 @@ from nova_vhpc.agent.daemon import options, service
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.uplinks import (
     binder,
-    bindings,
     claims,
     dry_run,
-    plugger,
     publish_worker,
 )
-from nova_vhpc.agent.uplinks.binders import binder_set
-from nova_vhpc.linux import qemu_process
+from nova_vhpc.agent.uplinks.binders import (
+    binder_set,
+    encap_ip,
+    encap_ip_journal,
+)
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
+from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 
 
 class CrashedAgentTest(manager_case.ManagerTestCase):
@@ -107,11 +109,19 @@ class NoCrashedAgentTest(manager_case.ManagerTestCase):
 
 class DryBinderTest(manager_case.ManagerTestCase):
     def make_binder(self) -> binder.UplinkBinder:
-        self.records = bindings.BindingJournal(self.state)
-        host = qemu_process.Processes('/nowhere', '/nowhere')
-        claim = claims.ClaimedUplink('br-uplink', 'eth1')
+        self.records = encap_ip_journal.EncapIpJournal(self.state)
+        database = ovsdb.MemoryOvsdb()
+        self.row = database.plug('u', '52:54:00:00:00:01')
+        self.ovsdb = database
+        claim = claims.ClaimedUplink('br-uplink', 'eth1', '10.2.0.1')
         return binder.UplinkBinder(
-            binder_set.BinderSet([plugger.Plugger(self.records, host)]),
+            binder_set.BinderSet(
+                [
+                    encap_ip.EncapIpBinder(
+                        database, self.records, 'h1', lambda: False
+                    )
+                ]
+            ),
             lambda: self.manager.guests,
             lambda: self.manager.connection.get(),
             mock.Mock(**{'uplinks.return_value': (claim,)}),
@@ -135,13 +145,12 @@ class DryBinderTest(manager_case.ManagerTestCase):
         made.start()
         made.stop(0.0)
         self.assertEqual([], self.domain.written)
+        self.assertIsNone(self.ovsdb.encap_ip(self.row))
         self.assertEqual((), self.records.uuids())
 
     def test_names_what_a_crash_left(self) -> None:
         made = self.make_binder()
-        self.records.save(
-            bindings.Binding('u', qemu_process.Identity('', 0, 0, 1), {})
-        )
+        self.records.save(encap_ip_journal.GuestRecord('u', ()))
         with self.assertLogs('nova_vhpc.agent.uplinks.binder') as logs:
             made.start()
         made.stop()

@@ -85,23 +85,27 @@ class LoadTest(base.BaseTestCase):
     def test_binders_are_loaded_in_the_order_of_the_option(self) -> None:
         ovsdb = mock.Mock(spec=connection.Ovsdb)
         self.assertEqual(
-            ['linux_bridge', 'encap_ip'],
-            self.names(
-                binder_set.load(self.conf('linux_bridge', 'encap_ip'), ovsdb)
-            ),
+            ['encap_ip'],
+            self.names(binder_set.load(self.conf('encap_ip'), ovsdb)),
         )
         self.assertEqual(
-            ['encap_ip', 'linux_bridge'],
-            self.names(binder_set.load_all(self.conf(), ovsdb)),
+            ['encap_ip'], self.names(binder_set.load_all(self.conf(), ovsdb))
         )
 
     def test_binder_that_needs_ovsdb_is_left_out_without(self) -> None:
         self.assertEqual(
-            ['linux_bridge'],
-            self.names(
-                binder_set.load(self.conf('encap_ip', 'linux_bridge'), None)
-            ),
+            [], self.names(binder_set.load(self.conf('encap_ip'), None))
         )
+
+    def test_binder_of_earlier_versions_is_ignored_with_a_warning(
+        self,
+    ) -> None:
+        ovsdb = mock.Mock(spec=connection.Ovsdb)
+        conf = self.conf('encap_ip', 'linux_bridge')
+        with self.assertLogs(binder_set.LOG, 'WARNING') as logs:
+            binders = binder_set.load(conf, ovsdb)
+        self.assertEqual(['encap_ip'], self.names(binders))
+        self.assertIn('[vhpc_agent] binders: linux_bridge', logs.output[0])
 
     def test_unknown_binder_is_refused(self) -> None:
         error = self.assertRaises(
