@@ -39,21 +39,27 @@ def table(
 ) -> cost_table.CostTable:
     """Return the cost table of one cluster and library.
 
-    ``native`` is as ``exported``: nothing is faster here.
-
-    :param runs: runs by configuration, of at least two guests on each host.
+    :param runs: runs by configuration, of at least two guests on each of
+        several hosts. Where there is none without guests, the row ``native``
+        is that of ``exported``.
     :param spare_cpu: see :func:`figures.spare_cpu`; None if it was not
         measured, then HPCVirt'09's factor remains.
     :raises ValueError: a configuration was not measured, or there was only
-        one guest on each host.
+        one host, or one guest on each.
     """
     missing = set(NEEDED) - {name for name, done in runs.items() if done}
     if missing:
         raise ValueError(f'not measured: {", ".join(sorted(missing))}')
     medians = {name: _medians(runs[name]) for name in NEEDED}
+    medians[cost_table.NATIVE] = _medians(
+        runs.get(cost_table.NATIVE) or runs['exported']
+    )
     shared = medians['shared']
-    if not _row(shared, 'local', 'bandwidth_mbs'):
-        raise ValueError('a cluster with two or more guests on each host')
+    for where in ('local', 'remote'):
+        if not _row(shared, where, 'bandwidth_mbs'):
+            raise ValueError(
+                'a cluster of several hosts with two or more guests on each'
+            )
     return cost_table.CostTable(
         link_mbps=link_mbps,
         latency_us={
@@ -107,8 +113,10 @@ def _medians(runs: Sequence[figures.Run]) -> Medians:
 def _rows(
     medians: Mapping[str, Medians], where: str, name: str
 ) -> dict[str, cost_table.Columns]:
-    rows = {row: _row(medians[row], where, name) for row in ROWS}
-    return {cost_table.NATIVE: rows['exported'], **rows}
+    return {
+        row: _row(medians[row], where, name)
+        for row in (cost_table.NATIVE, *ROWS)
+    }
 
 
 def _row(medians: Medians, where: str, name: str) -> cost_table.Columns:

@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--configurations',
         nargs='+',
-        choices=layouts.CONFIGURATIONS,
-        default=list(layouts.CONFIGURATIONS),
+        choices=layouts.ROWS,
+        default=list(layouts.ROWS),
         metavar='CONFIGURATION',
-        help=f'network configurations: {", ".join(layouts.CONFIGURATIONS)} '
-        '(default: all)',
+        help=f'network configurations: {", ".join(layouts.CONFIGURATIONS)}; '
+        f'{layouts.NATIVE} is without guests (default: all)',
     )
     cli_types.add_integer(parser, '--rounds', 5, 'number of runs of each')
     parser.add_argument(
@@ -177,12 +177,12 @@ def _calibrated_cluster(args: argparse.Namespace) -> layouts.Cluster | None:
             f'{", ".join(sorted(missing))}'
         )
     for cluster in args.clusters:
-        if cluster.guests > 1:
+        if cluster.hosts > 1 and cluster.guests > 1:
             assert isinstance(cluster, layouts.Cluster)
             return cluster
     raise ValueError(
-        '--calibrate needs a cluster with two or more guests on each host, '
-        'best 2x4'
+        '--calibrate needs a cluster of several hosts with two or more guests '
+        'on each, best 2x4'
     )
 
 
@@ -214,7 +214,7 @@ def _document(
         by_library = clusters[str(cluster)]
         entries = document['clusters'][str(cluster)] = {
             library: {
-                configuration: figures.entry(runs, cluster.guests)
+                configuration: figures.entry(runs, cluster)
                 for configuration, runs in measured.runs.items()
             }
             for library, measured in by_library.items()

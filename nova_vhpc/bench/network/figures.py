@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.bench.lab import confidence
+from nova_vhpc.bench.network import layout as layouts
 
 LONG_BYTES = 262144
 """Message size of the long ping-pong, for table 2."""
@@ -49,18 +50,21 @@ Run = Mapping[Figure, float]
 """Figures of one run of the program."""
 
 
-def main_figures(guests: int) -> dict[str, Figure]:
+def main_figures(cluster: layouts.Cluster) -> dict[str, Figure]:
     """Return the figures by which configurations are compared.
 
-    :param guests: number of guests on each host; as many pairs, up to four,
-        share the bandwidth.
+    As many pairs as a host has guests, up to four, share the bandwidth; of a
+    single host as many as its guests can form.
     """
+    where, pairs = 'remote', cluster.guests
+    if cluster.hosts == 1:
+        where, pairs = 'local', cluster.guests // 2
     return {
         'alltoall_ms': Figure('alltoall_ms'),
         'bandwidth_mbs': Figure(
-            'bandwidth_mbs', 'remote', min(guests, MOST_PAIRS)
+            'bandwidth_mbs', where, min(pairs, MOST_PAIRS)
         ),
-        'latency_us': Figure('latency_us', 'remote', 1),
+        'latency_us': Figure('latency_us', where, 1),
     }
 
 
@@ -104,16 +108,13 @@ def ranges(runs: Sequence[Run]) -> dict[Figure, confidence.ConfidenceRange]:
     }
 
 
-def entry(runs: Sequence[Run], guests: int) -> dict[str, Any]:
-    """Return the figures of one configuration, as in the JSON.
-
-    :param guests: number of guests on each host.
-    """
+def entry(runs: Sequence[Run], cluster: layouts.Cluster) -> dict[str, Any]:
+    """Return the figures of one configuration, as in the JSON."""
     measured = ranges(runs)
     result: dict[str, Any] = {'runs': len(runs)}
     spreads: dict[str, list[float]] = {}
     singles = {
-        **main_figures(guests),
+        **main_figures(cluster),
         **{f'{name}_ms': Figure(f'{name}_ms') for name in EXCHANGES},
     }
     for name, figure in singles.items():

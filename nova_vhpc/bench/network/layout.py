@@ -22,11 +22,18 @@ import re
 from collections.abc import Iterator
 
 from nova_vhpc.flavor import extra_specs
+from nova_vhpc.scheduler.planner import cost_table
 
 CONFIGURATIONS = extra_specs.NETWORKS
 """The network configurations, in the order in which they are shown."""
 
-CLUSTERS = ('2x4', '8x2', '8x1')
+NATIVE = cost_table.NATIVE
+"""Without guests: ranks are processes of the host, each with a NIC of it."""
+
+ROWS = (NATIVE, *CONFIGURATIONS)
+"""Rows of the tables, in the order in which they are shown."""
+
+CLUSTERS = ('2x4', '8x2', '8x1', '1x4')
 """HPCVirt'09 section 6: hosts x guests on each of them."""
 
 SHARED, OWN, SECOND = range(3)
@@ -45,14 +52,14 @@ class Cluster:
     def parse(cls, text: str) -> 'Cluster':
         """Return the cluster that a text such as ``2x4`` means.
 
-        :raises ValueError: the text means none, or less than two hosts.
+        :raises ValueError: the text means none, or less than two guests.
         """
         found = re.fullmatch(r'(\d{1,2})x(\d{1,2})', text)
         if found is None:
             raise ValueError(f"'{text}' is not hosts x guests, such as 2x4")
         cluster = cls(*map(int, found.groups()))
-        if cluster.hosts < 2 or cluster.guests < 1:
-            raise ValueError(f'{text}: two hosts and one guest are the least')
+        if cluster.members < 2:
+            raise ValueError(f'{text}: two guests are the least')
         return cluster
 
     @property
@@ -100,7 +107,7 @@ class Nic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest.
+    """A guest; natively a host.
 
     :ivar name: name of its network namespace.
     :ivar host: name of its host.
@@ -119,12 +126,14 @@ class Layout:
     :ivar switches: bridges that stand for the switches of the networks.
     :ivar bridges: bridges on the hosts.
     :ivar guests: guests in rank order, those of one host one after the other.
+    :ivar ranks: ranks of each guest.
     """
 
     switches: tuple[str, ...]
     bridges: tuple[str, ...]
     uplinks: tuple[Uplink, ...]
     guests: tuple[Guest, ...]
+    ranks: int = 1
 
 
 def switch(network: int) -> str:
@@ -133,7 +142,12 @@ def switch(network: int) -> str:
 
 
 def plan(cluster: Cluster, configuration: str) -> Layout:
-    """Return the links of a cluster in one network configuration."""
+    """Return the links of a cluster in one network configuration.
+
+    :param configuration: one of :data:`ROWS`.
+    """
+    if configuration == NATIVE:
+        return _native(cluster)
     uplinks: list[Uplink] = []
     guests: list[Guest] = []
     for host in range(cluster.hosts):
@@ -149,6 +163,28 @@ def plan(cluster: Cluster, configuration: str) -> Layout:
         bridges=tuple(uplink.bridge for uplink in uplinks),
         uplinks=tuple(uplinks),
         guests=tuple(guests),
+    )
+
+
+def _native(cluster: Cluster) -> Layout:
+    """Return the links of hosts without guests: as many NICs as ranks."""
+    guests = tuple(
+        Guest(
+            f'g{host}',
+            f'h{host}',
+            tuple(
+                _nic(host * cluster.guests + number, OWN, None, number)
+                for number in range(cluster.guests)
+            ),
+        )
+        for host in range(cluster.hosts)
+    )
+    return Layout(
+        switches=(switch(OWN),),
+        bridges=(),
+        uplinks=(),
+        guests=guests,
+        ranks=cluster.guests,
     )
 
 
@@ -181,10 +217,18 @@ def _nics(
     }
     bridges = by_configuration[configuration]
     for network, bridge in bridges.items():
-        yield Nic(
-            name=f'eth{network}',
-            outside=f'g{rank}n{network}',
-            network=network,
-            bridge=bridge,
-            address=f'10.{96 + network}.0.{rank + 1}',
-        )
+        yield _nic(rank, network, bridge, network)
+
+
+def _nic(rank: int, network: int, bridge: str | None, number: int) -> Nic:
+    """Return a NIC of a rank's guest, or natively of the rank.
+
+    :param number: number of the NIC in its guest.
+    """
+    return Nic(
+        name=f'eth{number}',
+        outside=f'g{rank}n{network}',
+        network=network,
+        bridge=bridge,
+        address=f'10.{96 + network}.0.{rank + 1}',
+    )

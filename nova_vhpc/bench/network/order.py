@@ -89,7 +89,18 @@ def predicted(
     :returns: by figure a time, in us; of the bandwidth, the time of a
         megabyte.
     """
-    pairs = figures.main_figures(cluster.guests)['bandwidth_mbs'].pairs
+    pairs = figures.main_figures(cluster)['bandwidth_mbs'].pairs
+    if cluster.hosts == 1:
+        # Each pair of the paper's table 5 keeps two CPUs busy.
+        bandwidth = cost.local_mb_s(
+            configuration, 2.0 * pairs, link_mbps, table
+        )
+        latency = cost.local_latency_us
+    else:
+        bandwidth = cost.remote_mb_s(
+            configuration, pairs, SPARE_CPU, link_mbps, table
+        )
+        latency = cost.remote_latency_us
     return {
         'alltoall_ms': cost.member_us(
             configuration,
@@ -100,14 +111,8 @@ def predicted(
             locality=0.0,
             table=table,
         ),
-        'bandwidth_mbs': 1e6
-        / (
-            pairs
-            * cost.remote_mb_s(
-                configuration, pairs, SPARE_CPU, link_mbps, table
-            )
-        ),
-        'latency_us': cost.remote_latency_us(configuration, SPARE_CPU, table),
+        'bandwidth_mbs': 1e6 / (pairs * bandwidth),
+        'latency_us': latency(configuration, SPARE_CPU, table),
     }
 
 
@@ -119,14 +124,17 @@ def compare(
 ) -> Iterator[Comparison]:
     """Yield all pairs of configurations, by each of the main figures.
 
-    :param runs: runs by configuration, one for each round.
+    :param runs: runs by configuration, one for each round; what is measured
+        without guests is no configuration.
     :param table: the cost table by which the planner compares.
     """
     predictions = {
-        name: predicted(cluster, name, link_mbps, table) for name in runs
+        name: predicted(cluster, name, link_mbps, table)
+        for name in runs
+        if name != layouts.NATIVE
     }
-    for name, figure in figures.main_figures(cluster.guests).items():
-        for one, other in itertools.combinations(runs, 2):
+    for name, figure in figures.main_figures(cluster).items():
+        for one, other in itertools.combinations(predictions, 2):
             times = [_times(runs[each], figure) for each in (one, other)]
             if all(times):
                 first, second = map(confidence.range_of, times)

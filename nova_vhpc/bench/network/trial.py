@@ -19,7 +19,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.bench.network import fabric, figures, libraries, vendordata
+from nova_vhpc.bench.network import (
+    fabric,
+    figures,
+    libraries,
+    native,
+    vendordata,
+)
 from nova_vhpc.bench.network import layout as layouts
 from nova_vhpc.testbed import errors, namespaces
 
@@ -89,7 +95,7 @@ class Trial:
     """A cluster whose guests can exchange messages. A context manager.
 
     :param cluster: hosts and guests.
-    :param configuration: network configuration.
+    :param configuration: one of :data:`layout.ROWS`.
     :param terms: how to measure.
     """
 
@@ -98,7 +104,12 @@ class Trial:
     ) -> None:
         self._cluster = cluster
         self._layout = layouts.plan(cluster, configuration)
-        self._answers = vendordata.answers(self._layout, configuration)
+        self._is_native = configuration == layouts.NATIVE
+        self._answers = (
+            native.answers(self._layout)
+            if self._is_native
+            else vendordata.answers(self._layout, configuration)
+        )
         self._terms = terms
         self._world = namespaces.Namespaces()
 
@@ -163,7 +174,7 @@ class Trial:
             command,
             first.name,
             environment={
-                **installed.environment(),
+                **installed.environment(self._is_native),
                 **answer['mpi']['environment'],
             },
             timeout_s=self._terms.timeout_s,

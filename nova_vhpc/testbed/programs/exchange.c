@@ -20,8 +20,8 @@
  *   exchange MEMBERS SECONDS PAIRS
  *
  * MEMBERS is the number of ranks on each host; ranks of one host follow each
- * other. At most PAIRS pairs are measured at a time; 0 for none. Every value is measured for about SECONDS. Rank 0 prints one JSON
- * object per value:
+ * other. At most PAIRS pairs are measured at a time; 0 for none. Every value
+ * is measured for about SECONDS. Rank 0 prints one JSON object per value:
  *
  *   latency    one way of a ping-pong, in us, the mean of all pairs
  *   bandwidth  of all pairs together, in MB/s, in one direction
@@ -271,10 +271,11 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 4 || (members = atoi(argv[1])) < 1 || size < 2 * members ||
+    if (argc != 4 || (members = atoi(argv[1])) < 1 || size % members ||
         (seconds = atof(argv[2])) <= 0 || (most = atoi(argv[3])) < 0) {
         fprintf(stderr,
-                "usage: exchange MEMBERS SECONDS PAIRS, on two hosts\n");
+                "usage: exchange MEMBERS SECONDS PAIRS, with MEMBERS ranks "
+                "on each host\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
@@ -291,7 +292,8 @@ int main(int argc, char **argv)
     }
     /* Connections are made before anything is measured. */
     measure_all("warm_up", alltoall, 1024, 0.001);
-    for (int pairs = 1; pairs <= members && pairs <= most; pairs++)
+    for (int pairs = 1;
+         size > members && pairs <= members && pairs <= most; pairs++)
         measure_pairs("remote", pairs, members, 1, seconds);
     for (int pairs = 1; pairs <= members / 2 && pairs <= most; pairs++)
         measure_pairs("local", pairs, 1, 2, seconds);

@@ -72,6 +72,24 @@ class TableTest(base.TestCase):
         table = calibration.table(runs, LINK_MBPS)
         self.assertEqual((40.0,) * 4, table.latency_us['exported'])
 
+    def test_native_is_as_exported_unless_it_was_measured(self):
+        runs = ideal_runs()
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual(
+            table.local_mb_s['exported'], table.local_mb_s['native']
+        )
+        own = [LINK_MBS * pairs for pairs in range(1, 5)]
+        runs['native'] = [run_of(own, [3000.0, 5000.0])]
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual((3000.0, 5000.0), table.local_mb_s['native'])
+
+    def test_single_host_is_not_enough(self):
+        runs = {
+            name: [run_of([], [800.0, 900.0])]
+            for name in layout.CONFIGURATIONS
+        }
+        self.assertRaises(ValueError, calibration.table, runs, LINK_MBPS)
+
     def test_uplinks_that_programs_fill_are_counted(self):
         table = calibration.table(ideal_runs(), LINK_MBPS)
         self.assertEqual(2.0, table.shared_uplinks['multiple-shared'])

@@ -13,7 +13,10 @@
 """Figures from what the program prints."""
 
 from nova_vhpc.bench.network import figures
+from nova_vhpc.bench.network.layout import Cluster
 from nova_vhpc.tests import base
+
+PAIRS = Cluster(2, 2)
 
 
 def value(test, number, where='all', pairs=8, size=1):
@@ -80,7 +83,7 @@ class EntryTest(base.TestCase):
         ]
 
     def test_main_figures_are_medians_with_ranges(self):
-        entry = figures.entry(self.runs(40.0, 44.0, 41.0), 2)
+        entry = figures.entry(self.runs(40.0, 44.0, 41.0), PAIRS)
         self.assertEqual(41.0, entry['alltoall_ms'])
         self.assertEqual([40.0, 44.0], entry['ranges']['alltoall_ms'])
         self.assertEqual(20.0, entry['latency_us'])
@@ -88,19 +91,25 @@ class EntryTest(base.TestCase):
 
     def test_bandwidth_is_that_of_as_many_pairs_as_guests(self):
         self.assertEqual(
-            9.0, figures.entry(self.runs(1.0), 2)['bandwidth_mbs']
+            9.0, figures.entry(self.runs(1.0), PAIRS)['bandwidth_mbs']
         )
         self.assertEqual(
-            6.0, figures.entry(self.runs(1.0), 1)['bandwidth_mbs']
+            6.0, figures.entry(self.runs(1.0), Cluster(2, 1))['bandwidth_mbs']
         )
 
+    def test_bandwidth_of_a_single_host_is_that_of_its_pairs(self):
+        entry = figures.entry(self.runs(1.0), Cluster(1, 2))
+        self.assertEqual(90.0, entry['bandwidth_mbs'])
+        # No latency was measured on one host.
+        self.assertNotIn('latency_us', entry)
+
     def test_figures_of_pairs_are_ordered_by_their_number(self):
-        pairs = figures.entry(self.runs(1.0), 2)['pairs']
+        pairs = figures.entry(self.runs(1.0), PAIRS)['pairs']
         self.assertEqual(
             [[6.0] * 3, [9.0] * 3], pairs['remote']['bandwidth_mbs']
         )
         self.assertEqual([[90.0] * 3], pairs['local']['bandwidth_mbs'])
 
     def test_figure_that_one_run_lacks_is_left_out(self):
-        entry = figures.entry([*self.runs(1.0), {}], 2)
+        entry = figures.entry([*self.runs(1.0), {}], PAIRS)
         self.assertNotIn('alltoall_ms', entry)

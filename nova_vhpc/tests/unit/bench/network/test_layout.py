@@ -34,7 +34,7 @@ class ClusterTest(base.TestCase):
         self.assertEqual('8x2', str(cluster))
 
     def test_other_texts_are_refused(self):
-        for text in ('', '2', '2x', 'x4', '1x4', '2x0', '2x4x1', '-2x4'):
+        for text in ('', '2', '2x', 'x4', '1x1', '2x0', '2x4x1', '-2x4'):
             self.assertRaises(ValueError, layout.Cluster.parse, text)
 
 
@@ -82,8 +82,30 @@ class PlanTest(base.TestCase):
             {nic.bridge for guest in planned.guests for nic in guest.nics},
         )
 
+    def test_native_hosts_have_a_nic_for_each_rank(self):
+        planned = plan('2x4', layout.NATIVE)
+        self.assertEqual((2, 4), (len(planned.guests), planned.ranks))
+        self.assertEqual(((), ()), (planned.bridges, planned.uplinks))
+        for host in planned.guests:
+            self.assertEqual(
+                [f'eth{number}' for number in range(4)],
+                [nic.name for nic in host.nics],
+            )
+            self.assertEqual({None}, {nic.bridge for nic in host.nics})
+
+    def test_native_ranks_have_the_addresses_of_exported_guests(self):
+        addresses = [
+            [
+                nic.address
+                for guest in plan('2x4', row).guests
+                for nic in guest.nics
+            ]
+            for row in (layout.NATIVE, 'exported')
+        ]
+        self.assertEqual(*addresses)
+
     def test_names_and_addresses_are_unique_and_fit_the_kernel(self):
-        for configuration in layout.CONFIGURATIONS:
+        for configuration in layout.ROWS:
             planned = plan('8x2', configuration)
             nics = [nic for guest in planned.guests for nic in guest.nics]
             names = [

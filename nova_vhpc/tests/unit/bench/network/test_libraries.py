@@ -67,6 +67,12 @@ class EnvironmentTest(base.TestCase):
             'tcp,self', installed('openmpi').environment()['OMPI_MCA_btl']
         )
 
+    def test_ranks_of_a_native_host_share_memory(self):
+        for name in libraries.LIBRARIES:
+            variables = installed(name).environment(is_native=True)
+            self.assertNotIn('MPIR_CVAR_NOLOCAL', variables)
+        self.assertIn('sm', variables['OMPI_MCA_btl'].split(','))
+
     def test_openmpi_finds_its_files_in_the_cache(self):
         self.assertEqual(
             '/cache/library', installed('openmpi').environment()['OPAL_PREFIX']

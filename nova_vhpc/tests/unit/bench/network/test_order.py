@@ -63,6 +63,10 @@ class CompareTest(base.TestCase):
         self.assertLess(comparison.measured.high, 1)
         self.assertTrue(comparison.matches)
 
+    def test_hosts_without_guests_are_no_configuration(self):
+        runs = {name: [{ALLTOALL: 1.0}] for name in ('native', 'shared')}
+        self.assertEqual([], list(order.compare(CLUSTER, runs, 50.0)))
+
     def test_figures_that_were_not_measured_are_not_compared(self):
         runs = {'shared': [{ALLTOALL: 1.0}], 'separate': [{}]}
         self.assertEqual([], list(order.compare(CLUSTER, runs, 50.0)))
@@ -92,6 +96,18 @@ class DocumentTest(base.TestCase):
 
 
 class PredictedTest(base.TestCase):
+    def test_on_one_host_own_uplinks_are_slower_than_a_bridge(self):
+        times = {
+            name: order.predicted(layout.Cluster(1, 4), name, 50.0)
+            for name in layout.CONFIGURATIONS
+        }
+        for figure in ('alltoall_ms', 'bandwidth_mbs', 'latency_us'):
+            for own in ('separate', 'exported'):
+                for bridge in ('shared', 'multiple-shared', 'shared-separate'):
+                    self.assertGreater(
+                        times[own][figure], times[bridge][figure], figure
+                    )
+
     def test_configurations_with_own_uplinks_have_more_bandwidth(self):
         times = {
             name: order.predicted(CLUSTER, name, 50.0)['bandwidth_mbs']
