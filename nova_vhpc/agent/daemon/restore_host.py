@@ -23,12 +23,11 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent import host_lock
+from nova_vhpc.agent.daemon import restore_nics
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import connection, wakeup
-from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.agent.uplinks import moved_nics
-from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -53,9 +52,6 @@ libvirtd that was just restarted lists domains whose control groups it does not
 know yet."""
 
 RETRY_PAUSE_SECONDS = 0.5
-
-OVSDB_SECONDS = 5.0
-"""Longest time to wait for Open vSwitch, if there is anything to restore."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -190,39 +186,51 @@ def restore_host(conf: Any) -> int:
     journal = store.Journal(options.state_path)
     lock = host_lock.Lock(options.run_path, journal.path, options.libvirt_uri)
     lock.acquire()
+    try:
+        return _restore(conf, journal, restore_nics.NicRestorer(conf))
+    finally:
+        lock.release()
+
+
+def _restore(
+    conf: Any, journal: store.Journal, nics: restore_nics.NicRestorer
+) -> int:
+    """Restore all domains and NICs; return the exit status."""
+    uri = conf.vhpc_agent.libvirt_uri
+    # What needs no libvirt does not wait for it.
+    nics.restore(_no_libvirt)
     connection.start_event_loop()
-    conn = _wait_for(options.libvirt_uri)
+    conn = _wait_for(uri)
     if conn is None:
+        failures = nics.restore(_no_libvirt)
+        failures.update(moved_nics.make_journal(conf).problems())
+        nics.report()
         LOG.error(
-            'libvirt at %s does not answer; nothing is restored, %d servers '
+            'libvirt at %s does not answer; no domain is restored, %d servers '
             'are in the journal',
-            options.libvirt_uri,
+            uri,
             len(journal.uuids()),
         )
-        lock.release()
+        if failures:
+            LOG.error('Restore: %s', Summary(failed=failures).text())
         return 1
     restorer = recovery.Restorer(journal, qemu_process.make_processes(conf))
-    ovsdb = ovsdb_connection.make_ovsdb(conf)
-    # Also if bind_uplinks or a binder was turned off since.
-    binders = binder_set.load_all(conf, ovsdb)
-    if ovsdb is not None and binders.records():
-        ovsdb.start()
-        ovsdb.wait(OVSDB_SECONDS)
     try:
         summary = _clean(
-            conn,
-            options.libvirt_uri,
-            restorer,
-            lambda conn: binders.restore_all(lambda: conn),
+            conn, uri, restorer, lambda conn: nics.restore(lambda: conn)
         )
         summary.failed.update(moved_nics.make_journal(conf).problems())
     except libvirt.libvirtError as error:
-        LOG.error('libvirt at %s: %s', options.libvirt_uri, error)
+        LOG.error('libvirt at %s: %s', uri, error)
         return 1
     finally:
-        lock.release()
+        nics.report()
     (LOG.error if summary.failed else LOG.info)('Restore: %s', summary.text())
     return 1 if summary.failed else 0
+
+
+def _no_libvirt() -> Any:
+    raise libvirt.libvirtError('libvirt does not answer')
 
 
 def _clean(

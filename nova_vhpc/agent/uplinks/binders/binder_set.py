@@ -14,13 +14,13 @@
 """All binders of this host: loading, choosing, restoring."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import libvirt
 from stevedore import named
 
-from nova_vhpc.agent import plugins
+from nova_vhpc.agent import errors, plugins
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks.binders import base
@@ -116,33 +116,40 @@ def load(conf: Any, ovsdb: ovsdb_connection.Ovsdb | None) -> BinderSet:
 
     :raises ConfigError: a binder is unknown or fails to load.
     """
-    return _load(conf.vhpc_agent.binders, conf, ovsdb)
+    made = (_load(name, conf, ovsdb) for name in conf.vhpc_agent.binders)
+    return BinderSet([binder for binder in made if binder is not None])
 
 
-def load_all(conf: Any, ovsdb: ovsdb_connection.Ovsdb | None) -> BinderSet:
+def load_all(
+    conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> tuple[BinderSet, list[str]]:
     """Load every binder that is installed, to restore what any has changed.
 
-    :raises ConfigError: a binder fails to load.
+    :returns: the binders; and why others fail to load.
     """
     installed = named.NamedExtensionManager(NAMESPACE, [])
-    return _load(sorted(installed.entry_points_names()), conf, ovsdb)
+    binders, problems = [], []
+    for name in sorted(installed.entry_points_names()):
+        try:
+            binder = _load(name, conf, ovsdb)
+        except errors.ConfigError as error:
+            problems.append(str(error))
+        else:
+            binders += [binder] if binder is not None else []
+    return BinderSet(binders), problems
 
 
 def _load(
-    names: Iterable[str], conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
-) -> BinderSet:
-    binders = []
-    for name in names:
-        if name in REMOVED:
-            LOG.warning(
-                '[vhpc_agent] binders: %s is ignored, there is no such binder '
-                'any more; remove it from the option',
-                name,
-            )
-            continue
-        value = f"[vhpc_agent]binders = '{name}'"
-        make = plugins.load(NAMESPACE, name, value, 'no such binder')
-        binder = make(conf, ovsdb)
-        if binder is not None:
-            binders.append(binder)
-    return BinderSet(binders)
+    name: str, conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> base.Binder | None:
+    if name in REMOVED:
+        LOG.warning(
+            '[vhpc_agent] binders: %s is ignored, there is no such binder '
+            'any more; remove it from the option',
+            name,
+        )
+        return None
+    value = f"[vhpc_agent]binders = '{name}'"
+    make = plugins.load(NAMESPACE, name, value, 'no such binder')
+    binder: base.Binder | None = make(conf, ovsdb)
+    return binder

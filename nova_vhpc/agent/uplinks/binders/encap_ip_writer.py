@@ -159,7 +159,16 @@ class EncapIpWriter:
         :raises JournalError, OvsdbError: it failed; the record is kept.
         """
         record = self.load(uuid)
-        rows = self._rows()
+        try:
+            rows = self._rows()
+        except ovsdb_connection.OvsdbError as error:
+            due = {port.name for port in record.ports if not port.external}
+            if not due:
+                return 0
+            names = ', '.join(sorted(due))
+            raise ovsdb_connection.OvsdbError(
+                f'{error}; the encap IPs of {names} are left'
+            ) from None
         restored = 0
         external = []
         for port in record.ports:

@@ -15,6 +15,7 @@
 
 from unittest import mock
 
+import fixtures
 import libvirt
 from oslotest import base
 
@@ -22,7 +23,7 @@ from nova_vhpc.agent import errors
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks.binders import base as binder_base
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import binder_set, encap_ip_journal
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
@@ -88,9 +89,23 @@ class LoadTest(base.BaseTestCase):
             ['encap_ip'],
             self.names(binder_set.load(self.conf('encap_ip'), ovsdb)),
         )
-        self.assertEqual(
-            ['encap_ip'], self.names(binder_set.load_all(self.conf(), ovsdb))
+        binders, problems = binder_set.load_all(self.conf(), ovsdb)
+        self.assertEqual(['encap_ip'], self.names(binders))
+        self.assertEqual([], problems)
+
+    def test_binder_that_fails_to_load_is_a_problem_of_restoring(
+        self,
+    ) -> None:
+        conf = self.conf('encap_ip')
+        conf.vhpc_agent.state_path = self.useFixture(fixtures.TempDir()).path
+        encap_ip_journal.EncapIpJournal(conf.vhpc_agent.state_path).save(
+            encap_ip_journal.GuestRecord('u')
         )
+        self.assertRaises(errors.ConfigError, binder_set.load, conf, None)
+        binders, problems = binder_set.load_all(conf, None)
+        self.assertEqual([], self.names(binders))
+        (problem,) = problems
+        self.assertIn('ovsdb_connection', problem)
 
     def test_binder_that_needs_ovsdb_is_left_out_without(self) -> None:
         self.assertEqual(

@@ -224,7 +224,8 @@ class CrashTest(EncapIpCase):
     def test_restore_is_retried_while_ovsdb_is_away(self) -> None:
         self.bind()
         self.ovsdb.connected = False
-        self.assertIn('u', self.binder.restore_all(self.fail))
+        failures = self.binder.restore_all(self.fail)
+        self.assertIn('the encap IPs of tap02 are left', failures['u'])
         self.assertEqual({'u'}, self.binder.uuids())
         self.ovsdb.connected = True
         self.assertEqual({}, self.binder.restore_all(self.fail))
@@ -274,6 +275,13 @@ class ExternalChangeTest(EncapIpCase):
         self.assertEqual('10.1.0.1', self.ovsdb.encap_ip(self.rows[1]))
         self.assertIsNone(self.ovsdb.encap_ip(self.rows[0]))
         self.assert_left_alone('10.1.0.1')
+
+    def test_port_that_is_left_alone_needs_no_ovsdb_to_restore(self) -> None:
+        self.change('10.1.0.1')
+        self.assert_left_alone('10.1.0.1')
+        self.binder.restore_all(self.fail)
+        self.ovsdb.connected = False
+        self.assertEqual({}, self.binder.restore_all(self.fail))
 
     def test_record_ends_with_the_port(self) -> None:
         self.change('10.1.0.1')

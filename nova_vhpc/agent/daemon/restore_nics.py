@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Restore what binders have changed, for ``nova-vhpc-agent --restore``."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.uplinks.binders import binder_set
+
+LOG = logging.getLogger(__name__)
+
+OVSDB_SECONDS = 5.0
+"""Longest time to wait for Open vSwitch, if there is anything to restore."""
+
+
+class NicRestorer:
+    """Restores the NICs of all servers of this host.
+
+    Every installed binder takes part, also if ``bind_uplinks`` or the binder
+    was turned off since. Options that are invalid are reported, and keep
+    nothing else from being restored.
+
+    :param conf: with the groups ``vhpc_agent`` and ``vhpc_topology``.
+    """
+
+    def __init__(self, conf: Any) -> None:
+        self._problems: list[str] = []
+        self._ovsdb: connection.Ovsdb | None = None
+        try:
+            self._ovsdb = connection.make_ovsdb(conf)
+        except errors.ConfigError as error:
+            self._problems.append(str(error))
+        self._binders, problems = binder_set.load_all(conf, self._ovsdb)
+        self._restored: set[str] = set()
+        self._has_failed = False
+        if not self._binders.records() and not problems:
+            # Nothing is left on the host: no option matters.
+            self._problems.clear()
+        self._problems += problems
+
+    def restore(self, libvirt: Callable[[], Any]) -> dict[str, str]:
+        """Restore all NICs that are not restored yet.
+
+        :param libvirt: returns libvirt's connection, or raises libvirtError:
+            not every binder needs it.
+        :returns: reasons for failures, by UUID of the server, or what else
+            has failed.
+        """
+        before = self._binders.records()
+        if self._ovsdb is not None and before:
+            self._ovsdb.start()
+            if not self._ovsdb.connected:
+                self._ovsdb.wait(OVSDB_SECONDS)
+        failures = self._binders.restore_all(libvirt)
+        self._restored |= before.keys() - self._binders.records().keys()
+        failures.update(
+            (f'binder {number}', problem)
+            for number, problem in enumerate(self._problems, 1)
+        )
+        self._has_failed = bool(failures)
+        return failures
+
+    def report(self) -> None:
+        """Log what was restored; and why Open vSwitch was not, if so."""
+        if self._restored:
+            LOG.info('NICs of %d servers are restored', len(self._restored))
+        ovsdb = self._ovsdb
+        # Not asked at all if there was nothing to restore.
+        if self._has_failed and ovsdb is not None and ovsdb.problem():
+            LOG.error(
+                'ovsdb-server at %s does not answer, so that NICs in Open '
+                'vSwitch are left as they are: start it, or correct '
+                '[vhpc_topology] ovsdb_connection, then run nova-vhpc-agent '
+                '--restore again',
+                ovsdb.remote,
+            )
