@@ -164,11 +164,15 @@ def encode(data: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def reading(text: str, source: str) -> Iterator[Any]:
+def reading(
+    text: str, source: str, has_checksum: bool = False
+) -> Iterator[Any]:
     """Give the data of a document to a block that reads it.
 
     :param text: output of :func:`encode`, or of an older agent.
     :param source: where the text was read, for the error message.
+    :param has_checksum: whether every agent has written one into documents
+        of this kind, so that one without is damaged.
     :raises NewerVersion: a newer agent wrote the document.
     :raises JournalError: the text is damaged or altered, or the block finds
         that it is another document.
@@ -184,7 +188,9 @@ def reading(text: str, source: str) -> Iterator[Any]:
                 '--restore.'
             )
         # Agents before the checksum was introduced wrote none.
-        if CHECKSUM_KEY in data and data.pop(CHECKSUM_KEY) != _checksum(data):
+        if (has_checksum or CHECKSUM_KEY in data) and data.pop(
+            CHECKSUM_KEY
+        ) != _checksum(data):
             raise ValueError(f'its {CHECKSUM_KEY} does not match')
         yield data
     except (

@@ -36,7 +36,13 @@ from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import cpus
-from nova_vhpc.tests.soak import cloud_answers, damage, kernel_files, records
+from nova_vhpc.tests.soak import (
+    cloud_answers,
+    damage,
+    encap_ip_records,
+    kernel_files,
+    records,
+)
 from nova_vhpc.topology import bridge_rules
 
 MESSAGE = {
@@ -246,6 +252,7 @@ PARSERS: Mapping[str, Callable[[random.Random], None]] = {
     for parser in (
         *(records.journal_record, records.moved_nics_record, records.domain),
         *(records.metadata_copy, records.libvirt_hook),
+        encap_ip_records.encap_ip_record,
         *(kernel_files.processes, kernel_files.probes),
         *(kernel_files.cpu_lists, kernel_files.bridges),
         *(bus_message, control_call, cpu_set, bridge_rule, option_value),

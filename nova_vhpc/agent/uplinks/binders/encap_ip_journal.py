@@ -57,16 +57,31 @@ class PortRecord:
     def from_dict(cls, data: Mapping[str, Any]) -> 'PortRecord':
         """Return the record that :meth:`to_dict` gave as JSON.
 
-        :raises KeyError, TypeError: the data is no such record.
+        :raises KeyError, TypeError, ValueError: the data is no such record.
         """
-        before = data['before']
+        before, written = data['before'], data['written']
+        if not isinstance(written, list):
+            raise TypeError(f'written is {written!r}')
         return cls(
-            str(data['row']),
-            str(data['name']),
-            None if before is None else str(before),
-            frozenset(str(encap_ip) for encap_ip in data['written']),
+            _text(data['row']),
+            _text(data['name']),
+            None if before is None else _text(before),
+            frozenset(map(_text, written)),
             bool(data['external']),
         )
+
+
+def _text(value: Any) -> str:
+    """Return a value that must be a text.
+
+    Another one would be written to ovsdb as what an operator has set.
+
+    :raises ValueError: it is none, or ovsdb could not hold it.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is no text')
+    value.encode()
+    return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,9 +123,9 @@ class GuestRecord:
         :raises NewerVersion: a newer agent wrote the record.
         :raises JournalError: the text is damaged, altered or no record.
         """
-        with record.reading(text, source) as data:
+        with record.reading(text, source, has_checksum=True) as data:
             return cls(
-                str(data['uuid']),
+                _text(data['uuid']),
                 tuple(PortRecord.from_dict(port) for port in data['ports']),
             )
 

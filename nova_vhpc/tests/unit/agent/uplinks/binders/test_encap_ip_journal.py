@@ -49,14 +49,32 @@ class GuestRecordTest(base.BaseTestCase):
     def test_damaged_record_is_refused(self) -> None:
         whole = json.loads(GUEST.to_json())
         whole.pop(record.CHECKSUM_KEY)
+        port = PORT.to_dict()
         for torn in (
             GUEST.to_json()[:30],
             GUEST.to_json().replace('tap1', 'tap9'),
-            json.dumps({**whole, 'ports': 7}),
-            json.dumps({**whole, 'ports': [{}]}),
-            json.dumps({**whole, 'ports': ['r1']}),
+            # Every agent writes a checksum.
+            json.dumps(whole),
+            record.encode({**whole, 'ports': 7}),
+            record.encode({**whole, 'ports': [{}]}),
+            record.encode({**whole, 'ports': ['r1']}),
+            record.encode({**whole, 'ports': [{**port, 'before': 7}]}),
+            record.encode({**whole, 'ports': [{**port, 'before': '\ud800'}]}),
+            record.encode({**whole, 'ports': [{**port, 'written': 'ab'}]}),
+            record.encode({**whole, 'ports': [{**port, 'written': [None]}]}),
         ):
             self.assertRaises(record.JournalError, self.parse, torn)
+
+    def test_record_of_a_newer_agent_is_refused(self) -> None:
+        whole = {**json.loads(GUEST.to_json()), 'version': record.VERSION + 1}
+        self.assertRaises(
+            record.NewerVersion, self.parse, json.dumps({**whole, 'ports': {}})
+        )
+
+    def test_empty_value_of_an_operator_survives(self) -> None:
+        port = encap_ip_journal.PortRecord('r1', 'tap1', '')
+        guest = encap_ip_journal.GuestRecord('u', (port,))
+        self.assertEqual(guest, self.parse(guest.to_json()))
 
     def test_values_that_may_be_the_agents(self) -> None:
         self.assertTrue(PORT.may_be_agents(None))
