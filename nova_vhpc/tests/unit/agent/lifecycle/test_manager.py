@@ -284,7 +284,7 @@ class LeftByEarlierAgentTest(ManagerTestCase):
     def test_stop_reports_a_guest_left_by_an_earlier_agent(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.assertFalse(self.manager.stop(PATIENCE_S))
-        self.assertIn('VM u (u): not restored in time', log.output)
+        self.assertIn('VM vm (u): not restored in time', log.output)
         self.assertEqual(('u',), self.journal.uuids())
 
     def test_stop_reports_a_running_domain_with_a_torn_record(self) -> None:
