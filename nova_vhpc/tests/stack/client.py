@@ -11,10 +11,11 @@
 # under the License.
 
 
-"""A small REST client for the real Nova and Placement."""
+"""A small REST client for Nova, Placement and Glance."""
 
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from keystoneauth1 import session
@@ -79,6 +80,36 @@ class Client:
     def placement(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request to Placement and return the body of the response."""
         return self.request('placement', method, path, body)
+
+    def add_image(
+        self, name: str, path: Path, kind: str = 'bare', **properties: str
+    ) -> str:
+        """Upload a public image to Glance, and return its ID.
+
+        :param path: file with the content.
+        :param kind: ``bare`` for a raw disk, ``aki`` for a kernel, ``ari``
+            for an initramfs.
+        :param properties: further properties of the image.
+        """
+        body = {
+            'name': name,
+            'visibility': 'public',
+            'container_format': kind,
+            'disk_format': 'raw' if kind == 'bare' else kind,
+            **properties,
+        }
+        key = self.request('image', 'POST', '/v2/images', body)['id']
+        with path.open('rb') as content:
+            response = self.session.put(
+                f'/v2/images/{key}/file',
+                data=content,
+                endpoint_filter={'service_type': 'image'},
+                headers={'Content-Type': 'application/octet-stream'},
+                raise_exc=False,
+            )
+        if response.status_code >= 400:
+            raise ApiError(response.status_code, _message(response))
+        return str(key)
 
     def make_flavor(
         self,

@@ -13,15 +13,14 @@
 
 """The embedded OpenStack: services of one cloud as processes of one machine.
 
-RabbitMQ, MariaDB, placement, nova-api, nova-conductor, nova-scheduler and
-nova-compute are the released programs. Keystone, Glance and Neutron are
-replaced by small stand-ins. All files are in one directory and all ports are
-free ones, so several stacks run side by side. All processes end with the
-process that started the stack.
+RabbitMQ, MariaDB, Keystone, Placement, Glance, nova-api, nova-conductor,
+nova-scheduler and nova-compute are the released programs. Neutron is replaced
+by a small stand-in. All files are in one directory and all ports are free
+ones, so several stacks run side by side. All processes end with the process
+that started the stack.
 """
 
 import concurrent.futures
-import json
 import secrets
 import shutil
 import socket
@@ -31,10 +30,9 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from nova_vhpc.testbed import guest, image, libvirtd
 from nova_vhpc.tests.stack import client, config, guard
@@ -43,7 +41,26 @@ from nova_vhpc.tests.stack import client, config, guard
 # services do not use any more.
 ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
 
-_PORTS = ('standins', 'placement', 'nova', 'db', 'rabbit', 'epmd', 'dist')
+_PORTS = (
+    'standins',
+    'keystone',
+    'placement',
+    'glance',
+    'nova',
+    'db',
+    'rabbit',
+    'epmd',
+    'dist',
+)
+
+_DATABASES = (
+    'keystone',
+    'placement',
+    'glance',
+    'nova',
+    'nova_api',
+    'nova_cell0',
+)
 
 SCHEDULER: config.Sections = {
     'filter_scheduler': {
@@ -109,6 +126,8 @@ class Cloud:
         self.logs = self.root / 'log'
         self.libvirt = libvirtd.PrivateLibvirtd(self.root / 'lv')
         self._keeper: guard.Guard | None = None
+        self._clients: dict[str, client.Client] = {}
+        self._images: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -136,21 +155,26 @@ class Cloud:
             database = pool.submit(self._start_database)
             for future in (database, standins):
                 future.result()
-            self._run_wsgi('placement', 'OS_PLACEMENT_CONFIG_DIR')
+            keystone = self._start_keystone()
             schema = self.spawn(
                 'schema',
                 *self._manage('make'),
                 self.config.database('nova_cell0'),
             )
+            self._run_wsgi('placement')
+            glance = pool.submit(self._start_glance)
             for future in (rabbit, libvirt):
                 future.result()
             self.say('database, message bus, libvirt: up')
             self._await_end(schema, 'the database schemas')
-            self.say('database schemas: created')
+            self._await_end(keystone, 'the users')
+            self.wait_http('keystone')
+            self.say('database schemas, users, service catalog: created')
             self._start_nova()
-            self.wait_http('placement')
-            self.wait_http('nova')
-        self.say('nova-api and placement: answer')
+            for name in ('placement', 'nova'):
+                self.wait_http(name)
+            glance.result()
+        self.say('keystone, placement, glance, nova-api: answer')
         self._await_end(self.daemon('discover'), 'the compute nodes')
         self.say('compute nodes: registered and mapped')
 
@@ -166,8 +190,10 @@ class Cloud:
         self.libvirt.stop()
 
     def client(self, user: str) -> client.Client:
-        """Return a REST client with the rights of ``admin`` or ``tenant``."""
-        return client.Client(self.config.credentials(user))
+        """Return the REST client of a user, like ``admin`` or ``tenant``."""
+        if user not in self._clients:
+            self._clients[user] = client.Client(self.config.credentials(user))
+        return self._clients[user]
 
     @property
     def keeper(self) -> guard.Guard:
@@ -202,7 +228,9 @@ class Cloud:
     def write_config(self) -> None:
         """Write all configuration files."""
         self.config.write_standins()
+        self.config.write_keystone()
         self.config.write_placement()
+        self.config.write_glance()
         self.config.write_nova(SCHEDULER)
         self.write_computes()
 
@@ -229,22 +257,22 @@ class Cloud:
             )
         return len(names)
 
-    def add_image(self, name: str, path: Path, **properties: Any) -> str:
-        """Add an image to the stand-in of Glance.
+    def add_image(
+        self, name: str, path: Path, kind: str = 'bare', **properties: str
+    ) -> str:
+        """Upload an image to Glance, unless one with this name was.
 
         :param path: file with the content.
+        :param kind: ``bare`` for a raw disk, ``aki`` for a kernel, ``ari``
+            for an initramfs.
         :param properties: further properties of the image.
         :returns: the image's ID.
         """
-        images_path = self.root / 'standins' / 'images.json'
-        images = json.loads(images_path.read_text())
-        key = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
-        images[key] = {'name': name, 'path': str(path), **properties}
-        # Written aside, because the stand-in may read it at any time.
-        new_path = images_path.with_suffix('.new')
-        new_path.write_text(json.dumps(images))
-        new_path.replace(images_path)
-        return key
+        if name not in self._images:
+            self._images[name] = self.client('admin').add_image(
+                name, path, kind, **properties
+            )
+        return self._images[name]
 
     def add_guest_image(self, workload: str) -> str:
         """Add an image that boots into a workload of the testbed.
@@ -260,8 +288,8 @@ class Cloud:
         return self.add_image(
             workload,
             blank,
-            kernel_id=self.add_image('kernel', built.kernel),
-            ramdisk_id=self.add_image('ramdisk', built.initrd),
+            kernel_id=self.add_image('kernel', built.kernel, 'aki'),
+            ramdisk_id=self.add_image('ramdisk', built.initrd, 'ari'),
             os_command_line=guest.kernel_cmdline(workload, workload),
         )
 
@@ -277,7 +305,7 @@ class Cloud:
 
     def _start_nova(self) -> None:
         conf = self.config.etc / 'nova' / 'nova.conf'
-        self._run_wsgi('nova', 'OS_NOVA_CONFIG_DIR')
+        self._run_wsgi('nova')
         for name in ('nova-conductor', 'nova-scheduler'):
             self.spawn(name, self.program(name), '--config-file', conf)
         # A nova-compute that starts before the conductor listens waits for
@@ -286,7 +314,39 @@ class Cloud:
         count = self.start_computes()
         self.spawn('discover', *self._manage('discover'), str(count))
 
-    def _run_wsgi(self, name: str, variable: str) -> None:
+    def _start_keystone(self) -> guard.Daemon:
+        """Start Keystone.
+
+        :returns: the process that creates schema, users and catalog.
+        """
+        folder = self.config.etc / 'keystone'
+        setup = self.spawn(
+            'identity',
+            sys.executable,
+            '-m',
+            'nova_vhpc.tests.stack.identity',
+            folder / 'keystone.conf',
+            folder / 'endpoints.json',
+        )
+        self._run_wsgi('keystone')
+        return setup
+
+    def _start_glance(self) -> None:
+        folder = self.config.etc / 'glance'
+        schema = self.spawn(
+            'glance-schema',
+            self.program('glance-manage'),
+            '--config-file',
+            folder / 'glance-api.conf',
+            'db_sync',
+        )
+        self._await_end(
+            schema, "Glance's schema", 'Database is synced successfully.'
+        )
+        self._run_wsgi('glance')
+        self.wait_http('glance')
+
+    def _run_wsgi(self, name: str) -> None:
         self.spawn(
             name,
             sys.executable,
@@ -294,7 +354,7 @@ class Cloud:
             'nova_vhpc.tests.stack.wsgi',
             name,
             str(self.ports[name]),
-            env={variable: str(self.config.etc / name)},
+            env={f'OS_{name.upper()}_CONFIG_DIR': str(self.config.etc / name)},
         )
 
     def _start_standins(self) -> None:
@@ -303,7 +363,7 @@ class Cloud:
             sys.executable,
             '-m',
             'nova_vhpc.tests.stack.standins',
-            self.root / 'standins',
+            self.root / 'standins.json',
             str(self.ports['standins']),
         )
         self.wait_port('standins')
@@ -328,10 +388,7 @@ class Cloud:
             raise StackError(f'mariadb-install-db: {result.stdout[-2000:]}')
         statements = self.root / 'db.sql'
         statements.write_text(
-            ''.join(
-                f'CREATE DATABASE {name};\n'
-                for name in ('nova', 'nova_api', 'nova_cell0', 'placement')
-            )
+            ''.join(f'CREATE DATABASE {name};\n' for name in _DATABASES)
             + "CREATE USER 'vhpc'@'%' IDENTIFIED BY 'vhpc';\n"
             + "GRANT ALL ON *.* TO 'vhpc'@'%';\n"
         )
@@ -449,13 +506,15 @@ class Cloud:
                 + daemon.tail()
             )
 
-    def _await_end(self, daemon: guard.Daemon, what: str) -> None:
+    def _await_end(
+        self, daemon: guard.Daemon, what: str, last_line: str = 'done'
+    ) -> None:
         deadline = time.monotonic() + 150
         computes = [n for n in self.keeper.daemons if 'nova-' in n]
         while not daemon.wait(0.5):
             for name in (daemon.name, *computes):
                 self._check(name, deadline)
-        if daemon.tail(1) != 'done':
+        if daemon.tail(1) != last_line:
             raise StackError(
                 f'failed: {what}; the end of {daemon.log}:\n' + daemon.tail()
             )

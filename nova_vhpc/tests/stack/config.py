@@ -13,15 +13,17 @@
 
 """Write the configuration files of the embedded stack."""
 
+import base64
 import configparser
 import json
+import secrets
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from nova_vhpc.tests.stack import standins
+from nova_vhpc.tests.stack import identity
 
 Sections = Mapping[str, Mapping[str, object]]
 
@@ -91,46 +93,90 @@ class Config:
         """Return keystoneauth's options for a user."""
         return {
             'auth_type': 'password',
-            'auth_url': self.url('standins', '/v3'),
+            'auth_url': self.url('keystone', '/v3'),
             'username': user,
-            'password': standins.PASSWORD,
-            'project_name': user,
+            'password': identity.PASSWORD,
+            'project_name': identity.USERS[user].project,
             'user_domain_id': 'default',
             'project_domain_id': 'default',
         }
 
     def write_standins(self) -> Path:
-        """Write the state directory of the stand-ins, with the catalog."""
-        state = self.root / 'standins'
-        state.mkdir(parents=True, exist_ok=True)
-        (state / 'images.json').write_text('{}')
+        """Write the credentials of the stand-in; return the file."""
+        state = self.root / 'standins.json'
+        state.write_text(
+            json.dumps(
+                {
+                    **self.credentials('nova'),
+                    'placement': self.url('placement'),
+                }
+            )
+        )
+        return state
+
+    def write_keystone(self) -> Path:
+        """Write keystone.conf, keys and endpoints.
+
+        :returns: directory of the files, OS_KEYSTONE_CONFIG_DIR.
+        """
+        folder = self.etc / 'keystone'
+        keys = folder / 'keys'
+        keys.mkdir(parents=True, mode=0o700)
+        # As of keystone-manage fernet_setup: the staged and the primary key.
+        for name in '01':
+            key = base64.urlsafe_b64encode(secrets.token_bytes(32))
+            (keys / name).write_bytes(key)
+        write(
+            folder / 'keystone.conf',
+            {
+                'database': {'connection': self.database('keystone')},
+                'token': {'provider': 'fernet'},
+                'fernet_tokens': {'key_repository': keys},
+                'fernet_receipts': {'key_repository': keys},
+                # The least that bcrypt takes: passwords need no protection.
+                'identity': {'password_hash_rounds': 4},
+            },
+        )
         endpoints = {
-            'identity': self.url('standins', '/v3'),
-            'image': self.url('standins', '/image'),
+            'identity': self.url('keystone', '/v3'),
+            'image': self.url('glance'),
             'network': self.url('standins', '/network'),
             'placement': self.url('placement'),
             'compute': self.url('nova', '/v2.1'),
         }
-        catalog = [
+        (folder / 'endpoints.json').write_text(json.dumps(endpoints))
+        return folder
+
+    def write_glance(self) -> Path:
+        """Write glance-api.conf; return OS_GLANCE_CONFIG_DIR."""
+        folder, state = self.etc / 'glance', self.root / 'glance'
+        stores = {
+            name: {'filesystem_store_datadir': state / name}
+            for name in (
+                'file',
+                'os_glance_staging_store',
+                'os_glance_tasks_store',
+            )
+        }
+        for name in stores:
+            (state / name).mkdir(parents=True)
+        write(
+            folder / 'glance-api.conf',
             {
-                'type': kind,
-                'name': kind,
-                'id': kind,
-                'endpoints': [
-                    {
-                        'interface': interface,
-                        'url': url,
-                        'region': 'RegionOne',
-                        'region_id': 'RegionOne',
-                        'id': f'{kind}-{interface}',
-                    }
-                    for interface in ('public', 'internal', 'admin')
-                ],
-            }
-            for kind, url in endpoints.items()
-        ]
-        (state / 'catalog.json').write_text(json.dumps(catalog))
-        return state
+                'DEFAULT': {'enabled_backends': 'file:file'},
+                'database': {'connection': self.database('glance')},
+                'glance_store': {'default_backend': 'file'},
+                'keystone_authtoken': self._authtoken('glance'),
+                'paste_deploy': {
+                    'flavor': 'keystone',
+                    'config_file': Path(
+                        sys.prefix, 'etc', 'glance', 'glance-api-paste.ini'
+                    ),
+                },
+                **stores,
+            },
+        )
+        return folder
 
     def write_placement(self) -> Path:
         """Write placement.conf; return OS_PLACEMENT_CONFIG_DIR."""
@@ -154,14 +200,13 @@ class Config:
 
     def _authtoken(self, user: str) -> dict[str, object]:
         return {
-            'www_authenticate_uri': self.url('standins', '/v3'),
+            'www_authenticate_uri': self.url('keystone', '/v3'),
             'service_token_roles_required': True,
             **self.credentials(user),
         }
 
     def nova_common(self) -> Sections:
         """Return the options that all services of Nova share."""
-        glance = self.url('standins', '/image')
         return {
             'DEFAULT': {
                 'debug': False,
@@ -178,7 +223,6 @@ class Config:
                 **self.credentials('nova'),
             },
             'placement': self.credentials('nova'),
-            'glance': {'endpoint_override': glance},
             'neutron': {
                 'endpoint_override': self.url('standins', '/network'),
                 **self.credentials('nova'),

@@ -11,10 +11,10 @@
 # under the License.
 
 
-"""Serve nova-api or placement by the WSGI server of the standard library.
+"""Serve an API of OpenStack by the WSGI server of the standard library.
 
-Run as ``python -m nova_vhpc.tests.stack.wsgi nova|placement PORT``. Both
-services ship only an application object. Each request has its own thread.
+Run as ``python -m nova_vhpc.tests.stack.wsgi SERVICE PORT``. The services ship
+only an application object. Each request has its own thread.
 """
 
 import importlib
@@ -24,6 +24,8 @@ from typing import Any
 from wsgiref import simple_server
 
 APPLICATIONS = {
+    'glance': 'glance.wsgi.api',
+    'keystone': 'keystone.wsgi.api',
     'nova': 'nova.wsgi.osapi_compute',
     'placement': 'placement.wsgi.api',
 }

@@ -47,9 +47,9 @@ class NoLibvirt:
 class SchedulerCloud(cloud.Cloud):
     """nova-scheduler's workers and the services they need, as processes.
 
-    These are RabbitMQ, MariaDB, Placement over HTTP, nova-conductor, and
-    nova-compute with Nova's fake driver. There is no API, because
-    :mod:`.boots` asks the scheduler.
+    These are RabbitMQ, MariaDB, Keystone, Placement, nova-conductor, and
+    nova-compute with Nova's fake driver. There is no nova-api and no Glance,
+    because :mod:`.boots` asks the scheduler.
     """
 
     def __init__(self):
@@ -61,6 +61,7 @@ class SchedulerCloud(cloud.Cloud):
     def write_config(self):
         """Configure several workers, and a Placement that can serve them."""
         self.config.write_standins()
+        self.config.write_keystone()
         path = self.config.write_placement() / 'placement.conf'
         parsed = config.read(path)
         sections = {name: dict(parsed[name]) for name in parsed.sections()}
@@ -80,6 +81,9 @@ class SchedulerCloud(cloud.Cloud):
         """Wait for a service; return at once for nova-api, which is absent."""
         if name != 'nova':
             super().wait_http(name, timeout_s)
+
+    def _start_glance(self):
+        """Do nothing."""
 
     def _start_nova(self):
         for name in ('nova-conductor', 'nova-scheduler'):

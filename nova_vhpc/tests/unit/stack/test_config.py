@@ -20,6 +20,8 @@ import sys
 import tempfile
 from unittest import mock
 
+from cryptography import fernet
+
 from nova_vhpc.tests import base
 from nova_vhpc.tests.stack import config
 
@@ -45,3 +47,19 @@ class ConfigTest(base.TestCase):
                 ['/my clone/bin/privsep-helper', '--config-file', str(path)],
                 command,
             )
+
+    def test_keystone_has_keys_that_only_its_user_can_read(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        ports = collections.defaultdict(lambda: 1)
+        folder = config.Config(
+            pathlib.Path(directory.name), ports, 'x'
+        ).write_keystone()
+        written = config.read(folder / 'keystone.conf')
+        keys = pathlib.Path(written['fernet_tokens']['key_repository'])
+        self.assertEqual(0, keys.stat().st_mode & 0o077)
+        contents = {path.name: path.read_bytes() for path in keys.iterdir()}
+        self.assertEqual({'0', '1'}, set(contents))
+        for content in contents.values():
+            fernet.Fernet(content)
+        self.assertNotEqual(contents['0'], contents['1'])
