@@ -132,6 +132,13 @@ def _parser() -> argparse.ArgumentParser:
         'minimum bandwidth of its QoS policy in kbit/s; may be repeated',
     )
     parser.add_argument(
+        '--tunneled',
+        action='store_true',
+        default=None,
+        help='each member has a port on a tunneled network (Geneve, VXLAN), '
+        'such as a tenant network',
+    )
+    parser.add_argument(
         '--config-file',
         metavar='FILE',
         help="nova-scheduler's configuration file, for [vhpc_scheduler] "
@@ -158,6 +165,7 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
         'cluster_members': args.cluster_members,
         'devices': args.devices,
         'ports': args.ports and tuple(map(_port, args.ports)),
+        'tunneled': args.tunneled,
     }
     request = dataclasses.replace(
         request, **{k: v for k, v in given.items() if v is not None}

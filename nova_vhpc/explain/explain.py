@@ -190,6 +190,19 @@ def _notes(
             'its servers to Nova. This is what they would decide if it had '
             'vhpc:workload.'
         )
+    networks = question.requirements.networks
+    if (
+        question.requirements.needs_topology
+        and networks is not None
+        and networks.tunneled
+        and not networks.by_encap_ip
+    ):
+        notes.append(
+            'No host has published an uplink with an encap IP of OVN: no '
+            'claim on an uplink steers packets of a tunneled network, on any '
+            'host. Give each uplink an IP address, and list them in '
+            'external_ids:ovn-encap-ip of Open_vSwitch.'
+        )
     unknown = sum(1 for answer in answers if answer.devices_unknown)
     if unknown:
         notes.append(

@@ -15,6 +15,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nova_vhpc.scheduler.hosts.networks import Networks
 from nova_vhpc.scheduler.hosts.ports import PortRequest
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.topology import model
@@ -61,6 +62,10 @@ def requests(ports: Iterable[Port]) -> tuple[PortRequest, ...]:
     )
 
 
-def physnets(ports: Iterable[Port]) -> frozenset[str] | None:
-    """Return the traits of the ports' physical networks, None if unknown."""
-    return frozenset(model.physnet_trait(p.physnet) for p in ports) or None
+def networks(ports: Iterable[Port], tunneled: bool) -> Networks | None:
+    """Return the networks of a member, None if the request names none.
+
+    :param tunneled: whether a port is on a tunneled network.
+    """
+    physnets = frozenset(model.physnet_trait(port.physnet) for port in ports)
+    return Networks(physnets, tunneled) if physnets or tunneled else None

@@ -19,6 +19,7 @@ the place in the file, the value there and what is allowed.
 
 import collections
 import dataclasses
+import ipaddress
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -162,6 +163,15 @@ class ObjectReader:
             raise self.error(key, f'{value!r} is no text')
         return value
 
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts, empty if it is missing."""
+        values = self.get(key, [])
+        if not isinstance(values, list) or not all(
+            isinstance(value, str) and value for value in values
+        ):
+            raise self.error(key, 'must be a list of texts')
+        return values
+
     def boolean(self, key: str, default: bool) -> bool:
         """Return true or false; no text or number counts as one."""
         value = self.get(key, default)
@@ -256,6 +266,7 @@ class ExplainRequest:
         the scheduler hint ``vhpc_members``; None if there is no hint.
     :ivar devices: number of PCI devices of one member's ports.
     :ivar ports: ports of one member on provider networks.
+    :ivar tunneled: whether one member has a port on a tunneled network.
     :ivar options: options of ``[vhpc_scheduler]``.
     """
 
@@ -269,6 +280,7 @@ class ExplainRequest:
     cluster_members: int | None = None
     devices: int = 0
     ports: tuple[member_ports.Port, ...] = ()
+    tunneled: bool = False
     options: Options = dataclasses.field(default_factory=Options)
 
     def question(
@@ -283,6 +295,9 @@ class ExplainRequest:
         flavor = self.flavor
         if flavor is None:
             raise RequestError('flavor: it has not been looked up')
+        networks = member_ports.networks(self.ports, self.tunneled)
+        if networks is not None:
+            networks = networks.where(_has_encap_ips(hosts))
         requirements = of_flavor(
             flavor.extra_specs,
             flavor.checked_vcpus[0],
@@ -290,7 +305,7 @@ class ExplainRequest:
             options.spare_cpus,
             options.max_overcommit,
             member_ports.requests(self.ports),
-            member_ports.physnets(self.ports),
+            networks,
         )
         if self.cluster_members is not None:
             if self.policy is None:
@@ -354,6 +369,7 @@ def read(
             if top.get('ports', None) is None
             else tuple(map(_port, top.children('ports')))
         ),
+        tunneled=top.boolean('tunneled', False),
         options=_options(top.child('options')),
     )
     group = top.get('group', None)
@@ -379,6 +395,16 @@ def read(
         )
     top.reject_unknown_keys()
     return request, hosts
+
+
+def _has_encap_ips(hosts: Iterable[model.Host]) -> bool:
+    """Return whether any host has an uplink with an encap IP of OVN."""
+    return any(
+        uplink.tunnel
+        for host in hosts
+        if host.view.topology is not None
+        for uplink in host.view.topology.uplinks
+    )
 
 
 def _reject_duplicates(where: str, names: Iterable[str]) -> None:
@@ -507,6 +533,7 @@ def _uplink(reader: ObjectReader, host: str) -> UplinkState:
     up = reader.boolean('up', True)
     mbps = reader.integer('mbps', 1000)
     slots = reader.integer('slots', 1)
+    rail = _rail(reader)
     uplink = UplinkState(
         uuid=provider_uuid(host, bridge, nic),
         kind=BridgeKind(kind),
@@ -516,9 +543,25 @@ def _uplink(reader: ObjectReader, host: str) -> UplinkState:
         mbps=mbps if up else 0,
         slots=slots if up else 0,
         used=reader.integer('used', 0),
+        physnets=frozenset(map(physnet_trait, reader.texts('physnets'))),
+        tunnel=reader.boolean('tunnel', rail is not None),
+        bond=reader.boolean('bond', False),
+        rail=rail,
     )
     reader.reject_unknown_keys()
     return uplink
+
+
+def _rail(reader: ObjectReader) -> str | None:
+    rail: str | None = reader.text('rail', None)
+    if rail is None:
+        return None
+    try:
+        return str(ipaddress.ip_network(rail))
+    except ValueError:
+        raise reader.error(
+            'rail', f'{rail!r} is no subnet such as 10.1.0.0/24'
+        ) from None
 
 
 def _neutron_uplink(reader: ObjectReader) -> NeutronUplink:

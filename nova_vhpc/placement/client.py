@@ -37,6 +37,7 @@ _KINDS = frozenset(
         model.TRAIT_SEPARATE,
         model.TRAIT_EXPORTED,
         model.TRAIT_TUNNEL,
+        model.TRAIT_BOND,
     )
 )
 

@@ -277,4 +277,8 @@ def _traits(uplink: model.Uplink) -> frozenset[str]:
         traits.add(model.TRAIT_EXPORTED)
     if uplink.encap_ip is not None:
         traits.add(model.TRAIT_TUNNEL)
+    if uplink.rail is not None:
+        traits.add(model.rail_trait(uplink.rail))
+    if uplink.bond is not None:
+        traits.add(model.TRAIT_BOND)
     return frozenset(traits)

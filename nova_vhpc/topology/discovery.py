@@ -61,7 +61,7 @@ class Discovery:
         None if it is unknown.
     :param ml2_bridges: returns the bridges of Neutron's Open vSwitch agent;
         None if there is no such agent.
-    :param addresses: returns the interface of each IP address of the host.
+    :param addresses: returns where each IP address of the host is.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class Discovery:
         ml2_bridges: Callable[
             [], open_vswitch.NeutronBridges | None
         ] = lambda: None,
-        addresses: Callable[[], Mapping[str, str]] = links.read_addresses,
+        addresses: Callable[
+            [], Mapping[str, links.Address]
+        ] = links.read_addresses,
     ) -> None:
         self._rules = tuple(bridge_rules)
         self._nic_patterns = tuple(nic_patterns)
@@ -230,6 +232,7 @@ class Discovery:
         link = host.link(nic, self._default_mbps)
         up = link.up and self._passes_packets(bridge, nic, host)
         separate = rule.kind is model.BridgeKind.SEPARATE
+        encap_ip = host.encap_ip(bridge, nic.name)
         return model.Uplink(
             nic=nic.name,
             bridge=bridge,
@@ -241,8 +244,9 @@ class Discovery:
             if rule.physnet is not None
             else host.physnets(bridge),
             exported=self._links.is_exported(nic.name),
-            encap_ip=host.encap_ip(bridge, nic.name),
+            encap_ip=encap_ip,
             bond=nic.bond,
+            rail=host.rail(encap_ip),
         )
 
     def _passes_packets(

@@ -18,6 +18,7 @@ and addresses, is looked up by system calls.
 """
 
 import contextlib
+import ipaddress
 import os
 import re
 import socket
@@ -167,14 +168,44 @@ class Links:
             return None
 
 
-def read_addresses() -> dict[str, str]:
-    """Return the interface that has each of this host's IP addresses."""
+class Address(NamedTuple):
+    """Where an IP address of this host is.
+
+    :ivar device: interface that has it.
+    :ivar subnet: subnet of the address, such as ``10.1.0.0/24``; None if the
+        interface has it without others (``/32``), or the subnet is unknown.
+    """
+
+    device: str
+    subnet: str | None = None
+
+
+def read_addresses() -> dict[str, Address]:
+    """Return where each of this host's IP addresses is."""
     return {
-        address.address.partition('%')[0]: name
+        (text := address.address.partition('%')[0]): Address(
+            name, subnet_of(text, address.netmask)
+        )
         for name, addresses in psutil.net_if_addrs().items()
         for address in addresses
         if address.family in (socket.AF_INET, socket.AF_INET6)
     }
+
+
+def subnet_of(address: str, netmask: str | None) -> str | None:
+    """Return the subnet of an IP address, None if nothing else is in it.
+
+    :param netmask: such as ``255.255.255.0`` or ``ffff:ffff::``; None if
+        unknown.
+    """
+    try:
+        mask = ipaddress.ip_address(netmask or '')
+        # ipaddress takes no netmask of IPv6, only its length.
+        length = int(mask).bit_count()
+        subnet = ipaddress.ip_network(f'{address}/{length}', strict=False)
+    except ValueError:
+        return None
+    return None if subnet.num_addresses == 1 else str(subnet)
 
 
 def _entries(path: Path) -> Iterator[Path]:

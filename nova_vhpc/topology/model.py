@@ -20,8 +20,11 @@ both sides derive provider UUIDs from names.
 
 import dataclasses
 import enum
+import functools
+import ipaddress
 import re
 import uuid
+from collections.abc import Iterable
 
 UPLINK = 'CUSTOM_VHPC_UPLINK'
 """Resource class: slots of an uplink, one for each guest."""
@@ -49,6 +52,12 @@ that nova-compute reports."""
 
 TRAIT_TUNNEL = 'CUSTOM_VHPC_TUNNEL'
 """Trait of an uplink that has an encap IP: tunnels of OVN can end there."""
+
+TRAIT_BOND = 'CUSTOM_VHPC_BOND'
+"""Trait of an uplink that is a member of a bond of Open vSwitch: an agent can
+have the bond send and receive a guest's packets by this member."""
+
+_RAIL = 'CUSTOM_VHPC_RAIL_'
 
 RESOURCE_GROUP = '_uplink'
 """Suffix of the flavor's request group: ``resources_uplink:...``."""
@@ -80,6 +89,8 @@ class Uplink:
     :ivar exported: whether virtual functions of the NIC are enabled.
     :ivar encap_ip: IP address of the OVN tunnels that end here, or None.
     :ivar bond: bond of Open vSwitch that the NIC is a member of, or None.
+    :ivar rail: subnet that the encap IP is in, such as ``10.1.0.0/24``; None
+        if there is none or it is unknown.
     """
 
     nic: str
@@ -92,6 +103,7 @@ class Uplink:
     exported: bool = False
     encap_ip: str | None = None
     bond: str | None = None
+    rail: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,3 +175,38 @@ def physnet_trait(physnet: str) -> str:
     return (
         'CUSTOM_' + re.sub('[^0-9A-Za-z]+', '_', 'PHYSNET_' + physnet).upper()
     )
+
+
+def rail_trait(rail: str) -> str:
+    """Return the trait of the uplinks of a rail.
+
+    A rail is the subnet that encap IPs of OVN are in. Each host has one
+    uplink, or more, on each rail. Routing lets a frame leave a host by the
+    uplink on the rail of the receiver's encap IP; so with both members on one
+    rail, it leaves by the sender's own uplink.
+
+    :param rail: subnet, such as ``10.1.0.0/24`` or ``fd00:1::/64``.
+    """
+    subnet = ipaddress.ip_network(rail)
+    # In full: of IPv6, "::" and ":" would both become an underscore.
+    name = f'{subnet.network_address.exploded}_{subnet.prefixlen}'
+    return _RAIL + re.sub('[^0-9A-F]', '_', name.upper())
+
+
+def rail_of(traits: Iterable[str]) -> str | None:
+    """Return the rail that an uplink's traits name, None without one."""
+    for trait in traits:
+        if trait.startswith(_RAIL) and (rail := _rail_of(trait)):
+            return rail
+    return None
+
+
+@functools.cache
+def _rail_of(trait: str) -> str | None:
+    *groups, length = trait.removeprefix(_RAIL).split('_')
+    address = ('.' if len(groups) == 4 else ':').join(groups)
+    try:
+        return str(ipaddress.ip_network(f'{address}/{length}'))
+    except ValueError:
+        # No agent made this trait.
+        return None

@@ -28,7 +28,7 @@ class Survey:
     :param ovs: the database of Open vSwitch; None if it is unknown.
     :param ml2: the bridges of Neutron's Open vSwitch agent, which count
         unless ovn-controller is configured.
-    :param addresses: returns the interface of each IP address.
+    :param addresses: returns where each IP address is.
     :ivar linux: names of the Linux bridges.
     :ivar nics: uplinks that guests can reach, by bridge. A NIC in no bridge
         that has an encap IP is there by its own name.
@@ -42,7 +42,7 @@ class Survey:
         nic_patterns: Sequence[str],
         ovs: open_vswitch.OpenVswitch | None,
         ml2: open_vswitch.NeutronBridges | None,
-        addresses: Callable[[], Mapping[str, str]],
+        addresses: Callable[[], Mapping[str, links.Address]],
     ) -> None:
         self._links = host_links
         self._nic_patterns = nic_patterns
@@ -57,6 +57,7 @@ class Survey:
         )
         self._encap_of_bridge: dict[str, str] = {}
         self._encap_of_nic: dict[str, str] = {}
+        self._rails: dict[str, str | None] = {}
         self._without_bridge: list[str] = []
         self.problems: list[str] = []
         self.notes: list[str] = []
@@ -122,6 +123,10 @@ class Survey:
         """Return the IP address of the tunnels that end at an uplink."""
         return self._encap_of_nic.get(nic, self._encap_of_bridge.get(bridge))
 
+    def rail(self, encap_ip: str | None) -> str | None:
+        """Return the subnet that an encap IP is in, None if unknown."""
+        return None if encap_ip is None else self._rails.get(encap_ip)
+
     def behind(self, bridge: str) -> tuple[str, ...]:
         """Return the bridges with uplinks that a bridge reaches."""
         return tuple(
@@ -161,18 +166,20 @@ class Survey:
         return with_nics
 
     def _add_encap_ips(
-        self, addresses: Callable[[], Mapping[str, str]]
+        self, addresses: Callable[[], Mapping[str, links.Address]]
     ) -> None:
         encap_ips = self._ovs.encap_ips
-        devices = addresses() if encap_ips else {}
+        found = addresses() if encap_ips else {}
         for encap_ip in encap_ips:
-            device = devices.get(encap_ip)
-            if device is None:
+            address = found.get(encap_ip)
+            if address is None:
                 self.problems.append(
                     f'no network interface of this host has the IP address '
                     f'{encap_ip} of ovn-encap-ip'
                 )
                 continue
+            device = address.device
+            self._rails[encap_ip] = address.subnet
             taken_by = self._place_encap_ip(encap_ip, device)
             if taken_by is None:
                 self.notes.append(

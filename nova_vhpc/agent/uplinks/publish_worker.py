@@ -197,6 +197,7 @@ class PublishWorker:
                 'physnets': list(uplink.physnets),
                 'encap_ip': uplink.encap_ip,
                 'bond': uplink.bond,
+                'rail': uplink.rail,
             }
             for uplink in (findings.topology.uplinks if findings else ())
         ]

@@ -16,8 +16,9 @@ The five network configurations are those of HPCVirt'09, section 4. Pure.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
+from nova_vhpc.scheduler.hosts.networks import Networks
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 from nova_vhpc.topology.model import BridgeKind
@@ -79,17 +80,21 @@ def fit(
     rule: Rule,
     uplinks: Sequence[UplinkState],
     min_link_mbps: int | None,
-    physnets: Set[str] | None = None,
+    networks: Networks | None = None,
 ) -> Fit:
     """Return which of a host's uplinks serve a network configuration.
 
     :param uplinks: all uplinks of the host.
     :param min_link_mbps: least link speed in Mbit/s, None without one.
-    :param physnets: traits of the physical networks that the server is on,
-        None for any. An uplink whose physical network is unknown serves all.
+    :param networks: networks of the server, None if unknown: then any uplink
+        serves.
     """
-    if rule.beside is not None and not any(
-        uplink.kind is rule.beside for uplink in uplinks
+    # OVN keeps the packets of co-located peers on the host by itself.
+    peers_stay = networks is not None and networks.uses_encap_ips
+    if (
+        rule.beside is not None
+        and not peers_stay
+        and not any(uplink.kind is rule.beside for uplink in uplinks)
     ):
         return Fit(
             reason=f'it has no {rule.beside} bridge for co-located peers; '
@@ -114,15 +119,8 @@ def fit(
                 f'{uplink} has a link of {uplink.mbps} Mbit/s, '
                 f'vhpc:min_link_mbps asks for {min_link_mbps}'
             )
-        elif (
-            physnets is not None
-            and uplink.physnets
-            and physnets.isdisjoint(uplink.physnets)
-        ):
-            problems.append(
-                f'{uplink} is on {_names(uplink.physnets)}, the networks of '
-                f'the server are on {_names(physnets)}'
-            )
+        elif networks is not None and (problem := networks.problem(uplink)):
+            problems.append(problem)
         else:
             fitting.append(uplink)
     if len(fitting) < rule.bridges or (
@@ -184,10 +182,6 @@ def _bridges(uplinks: Sequence[UplinkState]) -> str:
     return 'published are ' + listed(
         [f'{uplink} ({uplink.kind})' for uplink in uplinks]
     )
-
-
-def _names(physnets: Iterable[str]) -> str:
-    return ', '.join(sorted(physnets))
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ Here all of that is only read. Pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nova_vhpc.scheduler.hosts import network_fit
@@ -76,25 +76,6 @@ def requested(spec_obj: Any) -> tuple[PortRequest, ...]:
                 )
             )
     return tuple(requests)
-
-
-def physnets(
-    networks: Any, requests: Iterable[PortRequest]
-) -> frozenset[str] | None:
-    """Return the traits of the physical networks that a server is on.
-
-    :param networks: Nova's NetworkMetadata of the server; if it is None or
-        names no network, the port requests name some of them.
-    :returns: None if the networks are unknown, or one is tunneled: the
-        tunnels may use any uplink.
-    """
-    if networks is not None and networks.tunneled:
-        return None
-    if networks is not None and networks.physnets:
-        traits = frozenset(map(model.physnet_trait, networks.physnets))
-    else:
-        traits = frozenset(t for r in requests for t in r.physnets)
-    return traits or None
 
 
 def flaw(

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from nova_vhpc.flavor import extra_specs, request_groups
 from nova_vhpc.scheduler.hosts import network_fit, ports
+from nova_vhpc.scheduler.hosts.networks import Networks
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 
@@ -52,8 +53,7 @@ class Requirements:
     :ivar flaw: why no host at all can serve the flavor, or None.
     :ivar port_requests: what the member's ports request, if they bring its
         uplinks; empty if the flavor requests uplinks.
-    :ivar physnets: traits of the physical networks that the member is on,
-        None for any.
+    :ivar networks: networks that the member is on, None if unknown.
     """
 
     specs: extra_specs.ExtraSpecs
@@ -66,7 +66,7 @@ class Requirements:
     rule: network_fit.Rule | None = None
     flaw: str | None = None
     port_requests: tuple[ports.PortRequest, ...] = ()
-    physnets: frozenset[str] | None = None
+    networks: Networks | None = None
 
     @property
     def needs_topology(self) -> bool:
@@ -146,7 +146,7 @@ def of_flavor(
     default_spare_cpus: int = 0,
     default_max_overcommit: Mapping[str, float] | None = None,
     port_requests: tuple[ports.PortRequest, ...] = (),
-    physnets: frozenset[str] | None = None,
+    networks: Networks | None = None,
 ) -> Requirements:
     """Return what one member of a flavor needs of its host.
 
@@ -158,8 +158,7 @@ def of_flavor(
     :param default_max_overcommit: limit by paradigm for flavors without
         ``vhpc:max_overcommit``; a paradigm that is not in it has no limit.
     :param port_requests: bandwidth that the member's ports request.
-    :param physnets: traits of the physical networks that the member is on,
-        None for any.
+    :param networks: networks that the member is on, None if unknown.
     """
     specs = extra_specs.parse(flavor_specs)
     uplinks = request_groups.requested_uplinks(flavor_specs)
@@ -199,7 +198,7 @@ def of_flavor(
             specs.network, uplinks, devices, len(port_requests)
         ),
         port_requests=port_requests if by_ports else (),
-        physnets=physnets,
+        networks=networks,
     )
 
 
@@ -239,7 +238,7 @@ def evaluate(
             port_fit.reason, (), port_fit.slots, port_fit.link_mbps
         )
     fit = network_fit.fit(
-        rule, topology.uplinks, min_link_mbps, requirements.physnets
+        rule, topology.uplinks, min_link_mbps, requirements.networks
     )
     if fit.reason is not None:
         return FitResult(fit.reason)

@@ -17,7 +17,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from nova_vhpc.scheduler.hosts import capacity, pci, ports, requirements
+from nova_vhpc.scheduler.hosts import (
+    capacity,
+    networks,
+    pci,
+    ports,
+    requirements,
+)
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.session.host_info import HostInfo
@@ -33,7 +39,8 @@ class HostFit:
 
     :param conf: nova-scheduler's ConfigOpts, with ``[vhpc_scheduler]``.
     :param move_source: host and vCPUs of a member that is moved, else None.
-    :param networks: Nova's NetworkMetadata of a member, None if unknown.
+    :param network_metadata: Nova's NetworkMetadata of a member, None if
+        unknown.
     :ivar requirements: what one member asks of its host.
     :ivar pinned: whether all vCPUs of a member have dedicated CPUs.
     """
@@ -43,7 +50,7 @@ class HostFit:
         spec_obj: Any,
         conf: Any,
         move_source: MoveSource | None = None,
-        networks: Any = None,
+        network_metadata: Any = None,
     ) -> None:
         group = conf.vhpc_scheduler
         self._pci_requests = pci.requested(spec_obj)
@@ -62,12 +69,16 @@ class HostFit:
             group.spare_cpus,
             group.max_overcommit,
             port_requests,
-            ports.physnets(networks, port_requests),
+            networks.of_member(
+                network_metadata,
+                [trait for each in port_requests for trait in each.physnets],
+            ),
         )
         rule = wanted.rule
         if rule is not None and wanted.port_requests and wanted.flaw is None:
             wanted = dataclasses.replace(
-                wanted, flaw=ports.flaw(networks, rule, wanted.port_requests)
+                wanted,
+                flaw=ports.flaw(network_metadata, rule, wanted.port_requests),
             )
         self.requirements = wanted
         self._by_devices = rule is not None and rule.devices
@@ -75,6 +86,11 @@ class HostFit:
         self._move_source = move_source
         self._snapshot: snapshots.Snapshot | None = None
         self._topology, self._limits = self._read_topology(conf)
+        if wanted.networks is not None and self._topology is not None:
+            self.requirements = dataclasses.replace(
+                wanted,
+                networks=wanted.networks.where(self._topology.has_tunnels),
+            )
 
     def fit_result(
         self, state: Any, offered: frozenset[str] | None

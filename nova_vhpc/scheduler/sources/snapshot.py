@@ -58,6 +58,10 @@ class UplinkState:
     :ivar used: number of claimed slots.
     :ivar physnets: traits of the physical networks that it is on; empty if
         unknown.
+    :ivar tunnel: whether tunnels of OVN end at it.
+    :ivar bond: whether it is a member of a bond of Open vSwitch that agents
+        can steer.
+    :ivar rail: subnet of its encap IP, None if unknown.
     """
 
     uuid: str
@@ -68,6 +72,9 @@ class UplinkState:
     slots: int
     used: int
     physnets: frozenset[str] = frozenset()
+    tunnel: bool = False
+    bond: bool = False
+    rail: str | None = None
 
     @property
     def up(self) -> bool:
@@ -119,10 +126,12 @@ class Snapshot:
 
     :ivar hosts: uplinks by the uuid of the compute node's root provider.
     :ivar taken_s: monotonic time at which the read began, in seconds.
+    :ivar has_tunnels: whether tunnels of OVN end at an uplink of any host.
     """
 
     hosts: Mapping[str, HostUplinks]
     taken_s: float
+    has_tunnels: bool = False
 
 
 def parse(
@@ -141,6 +150,7 @@ def parse(
     stamps: dict[str, int] = {}
     own: dict[str, dict[str, Resource]] = {}
     of_neutron: dict[str, list[neutron_uplink.NeutronUplink]] = {}
+    has_tunnels = False
     for uuid, summary in body['provider_summaries'].items():
         resources = summary['resources']
         root = summary['root_provider_uuid']
@@ -169,6 +179,8 @@ def parse(
             kind = model.BridgeKind.SHARED
         else:
             continue
+        tunnel = model.TRAIT_TUNNEL in traits
+        has_tunnels |= tunnel
         bridge, nic = names.get(uuid, (uuid, '?'))
         speed = resources.get(model.MBPS)
         uplinks.setdefault(root, []).append(
@@ -181,6 +193,9 @@ def parse(
                 int(uplink['capacity']),
                 int(uplink['used']),
                 frozenset([t for t in traits if t.startswith(_PHYSNET)]),
+                tunnel,
+                model.TRAIT_BOND in traits,
+                model.rail_of(traits) if tunnel else None,
             )
         )
     return Snapshot(
@@ -199,6 +214,7 @@ def parse(
             for root, of_host in uplinks.items()
         },
         taken_s=taken_s,
+        has_tunnels=has_tunnels,
     )
 
 

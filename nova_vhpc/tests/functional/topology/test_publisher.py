@@ -159,6 +159,22 @@ class PublisherTest(PlacementCase):
                 model.TRAIT_TUNNEL in self.client.traits(self.uuid(A))[1],
             )
 
+    def test_rail_trait_follows_the_rail(self) -> None:
+        for rail in ('10.1.0.0/24', 'fd00:1::/64', None):
+            uplink = dataclasses.replace(A, encap_ip='10.1.0.1', rail=rail)
+            self.publisher.publish(topology(uplink), 77)
+            traits = self.client.traits(self.uuid(A))[1]
+            self.assertEqual(rail, model.rail_of(traits))
+
+    def test_bond_trait_follows_the_bond(self) -> None:
+        for bond in ('bond0', None):
+            uplink = dataclasses.replace(A, bond=bond)
+            self.publisher.publish(topology(uplink), 77)
+            self.assertEqual(
+                bond is not None,
+                model.TRAIT_BOND in self.client.traits(self.uuid(A))[1],
+            )
+
     def test_bulk_read_has_one_candidate_per_host(self) -> None:
         self.publisher.publish(topology(A, B), 77)
         body = self.nova(

@@ -155,6 +155,45 @@ class FitTest(base.TestCase):
         for host_answer in answer(document).hosts:
             self.assertIn('openstack port create', host_answer.reason)
 
+    def test_tunneled_members_need_uplinks_with_an_encap_ip(self):
+        hosts = [host(1, uplinks=[uplink(1, rail='10.1.0.0/24')]), host(2)]
+        document = request(hosts, members=1, tunneled=True)
+        found = by_name(answer(document))
+        self.assertIsNone(found['c1'].reason)
+        self.assertIn('eth0 on bridge br0 has no encap', found['c2'].reason)
+        del document['tunneled']
+        self.assertTrue(all(h.reason is None for h in answer(document).hosts))
+
+    def test_note_says_that_nothing_steers_tunneled_members(self):
+        for uplinks, network, count in (
+            ([uplink(1)], 'separate', 1),
+            ([uplink(1, tunnel=True)], 'separate', 0),
+            ([uplink(1)], 'exported', 0),
+        ):
+            document = request(
+                [host(1, uplinks=uplinks, devices=1)],
+                network,
+                members=1,
+                tunneled=True,
+            )
+            found = answer(document)
+            self.assertIsNone(found.hosts[0].reason)
+            self.assertEqual(
+                count, sum('encap IP of OVN' in note for note in found.notes)
+            )
+
+    def test_provider_members_need_uplinks_on_their_physical_network(self):
+        hosts = [
+            host(1, uplinks=[uplink(1, physnets=['hpc1'], bond=True)]),
+            host(2, uplinks=[uplink(1, physnets=['hpc2'])]),
+            host(3, uplinks=[uplink(1, tunnel=True)]),
+        ]
+        document = request(hosts, members=1, ports=[{'physnet': 'hpc1'}])
+        found = by_name(answer(document))
+        self.assertIsNone(found['c1'].reason)
+        self.assertIn('is on CUSTOM_PHYSNET_HPC2', found['c2'].reason)
+        self.assertIn('for tunnels only', found['c3'].reason)
+
     def test_exported_flavor_needs_free_devices(self):
         found = by_name(
             answer(
@@ -586,6 +625,15 @@ class ReadTest(base.TestCase):
                 "request.hosts[0].uplinks[1].kind: 'odd'",
             ),
             ({'hosts__0__uplinks__0__speed': 1}, 'unknown key(s) speed'),
+            (
+                {'hosts__0__uplinks__0__rail': '10.1.0.1/24'},
+                "uplinks[0].rail: '10.1.0.1/24' is no subnet",
+            ),
+            (
+                {'hosts__0__uplinks__0__physnets': 'hpc1'},
+                'uplinks[0].physnets: must be a list of texts',
+            ),
+            ({'tunneled': 'yes'}, "tunneled: 'yes' is neither true nor false"),
             ({'hosts': [host(1), host(1)]}, 'request.hosts: more than one c1'),
             (
                 {'hosts__0__uplinks': [uplink(2), uplink(1), uplink(2)]},

@@ -20,6 +20,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.tests.unit.scheduler import neutron, world
+from nova_vhpc.topology import model
 
 
 class PortsTest(world.WorldTestCase):
@@ -258,6 +259,40 @@ class PhysnetTest(world.WorldTestCase):
             physnets={'hpc0'}, tunneled=False
         )
         self.assertEqual({'br0', 'br3'}, set(self.claimed(spec)))
+
+    def test_server_on_a_tunneled_network_claims_uplinks_with_encap_ips(self):
+        # One host is enough: its agent tells that the cloud has OVN.
+        for state in self.states[:1]:
+            for port in (1, 2):
+                self.summary(state.nodename, port)['traits'].append(
+                    model.TRAIT_TUNNEL
+                )
+        spec = self.request()
+        spec.network_metadata = objects.NetworkMetadata(
+            physnets=set(), tunneled=True
+        )
+        self.assertEqual({'br1', 'br2'}, set(self.claimed(spec)))
+        self.assertEqual(['host00000'], self.passing(spec))
+        reason = self.states[1]._vhpc.fit_result.reason
+        self.assertIn('NIC eth0 on bridge br0 has no encap IP', reason)
+
+    def test_moved_server_claims_by_what_novas_database_has(self):
+        for state in self.states:
+            self.summary(state.nodename, 1)['traits'].append(
+                model.TRAIT_TUNNEL
+            )
+        spec = self.request()
+        spec.requested_destination = objects.Destination(
+            cell=objects.CellMapping(uuid=uuids.cell)
+        )
+        # Nova says of every moved server that it is tunneled.
+        spec.network_metadata = objects.NetworkMetadata(
+            physnets={'hpc3'}, tunneled=True
+        )
+        self.moved_networks = objects.NetworkMetadata(
+            physnets={'hpc3'}, tunneled=False
+        )
+        self.assertEqual(['br3'], self.claimed(spec))
 
     def test_server_on_a_tunneled_network_may_claim_any_uplink(self):
         spec = self.request()

@@ -37,6 +37,26 @@ class ModelTest(base.TestCase):
                 model.physnet_trait(physnet),
             )
 
+    def test_rail_of_its_trait_is_the_rail(self) -> None:
+        for rail, trait in (
+            ('10.1.0.0/24', 'CUSTOM_VHPC_RAIL_10_1_0_0_24'),
+            (
+                'fd00:1::/64',
+                'CUSTOM_VHPC_RAIL_FD00_0001_0000_0000_0000_0000_0000_0000_64',
+            ),
+        ):
+            self.assertEqual(trait, model.rail_trait(rail))
+            self.assertEqual(rail, model.rail_of([model.TRAIT_TUNNEL, trait]))
+
+    def test_other_traits_name_no_rail(self) -> None:
+        for traits in (
+            [],
+            [model.TRAIT_TUNNEL],
+            ['CUSTOM_VHPC_RAIL_1'],
+            ['CUSTOM_VHPC_RAIL_10_1_0_300_24'],
+        ):
+            self.assertIsNone(model.rail_of(traits))
+
     def test_uplinks_are_in_name_order(self):
         def uplink(bridge, nic):
             return model.Uplink(nic, bridge, model.BridgeKind.SHARED, 1000)

@@ -15,7 +15,13 @@
 from typing import Any
 
 from nova_vhpc.tests.unit.topology import made_sysfs
-from nova_vhpc.topology import bridge_rules, discovery, model, open_vswitch
+from nova_vhpc.topology import (
+    bridge_rules,
+    discovery,
+    links,
+    model,
+    open_vswitch,
+)
 from nova_vhpc.topology.open_vswitch import Bridge, Interface, Port
 
 
@@ -29,7 +35,9 @@ class OvsDiscoveryTest(made_sysfs.SysfsTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.bridges: list[Bridge] = []
+        # Interface and subnet by IP address.
         self.addresses: dict[str, str] = {}
+        self.subnets: dict[str, str] = {}
         self.options = {
             'ovn-remote': 'tcp:10.9.0.1:6642',
             'ovn-bridge-mappings': 'hpc1:br-hpc1',
@@ -55,7 +63,10 @@ class OvsDiscoveryTest(made_sysfs.SysfsTestCase):
             default_mbps=777,
             open_vswitch=lambda: None if self.away else ovs,
             ml2_bridges=lambda: self.ml2,
-            addresses=lambda: self.addresses,
+            addresses=lambda: {
+                ip: links.Address(device, self.subnets.get(ip))
+                for ip, device in self.addresses.items()
+            },
         ).discover('node')
 
     def uplinks(self, *texts: str) -> dict[tuple[str, str], model.Uplink]:
@@ -245,6 +256,16 @@ class EncapIpTest(OvsDiscoveryTest):
         self.assertEqual(expected, self.encap_ips())
         uplinks = self.uplinks('eth*:separate').values()
         self.assertEqual([('eth1', 1)], [(u.nic, u.slots) for u in uplinks])
+
+    def test_rail_is_the_subnet_of_the_encap_ip(self) -> None:
+        self.device('eth1')
+        self.device('eth2')
+        self.addresses = {'10.1.0.1': 'eth1', '10.2.0.1': 'eth2'}
+        self.subnets = {'10.1.0.1': '10.1.0.0/24'}
+        self.assertEqual(
+            {('eth1', 'eth1'): '10.1.0.0/24', ('eth2', 'eth2'): None},
+            {key: u.rail for key, u in self.uplinks().items()},
+        )
 
     def test_ip_on_a_bridge_is_on_its_uplinks(self) -> None:
         self.device('eth1')

@@ -16,7 +16,7 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_vhpc.scheduler.hosts import network_fit
+from nova_vhpc.scheduler.hosts import network_fit, networks
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources import snapshot
 
@@ -34,9 +34,12 @@ OWN = uplink(network_fit.SEPARATE, 'br2', 'eth2')
 class FitTest(base.BaseTestCase):
     """Bridges of each network configuration (HPCVirt'09 section 4)."""
 
-    def fit(self, name, *uplinks, mbps=None, physnets=None):
+    def fit(self, name, *uplinks, mbps=None, **wanted):
         return network_fit.fit(
-            network_fit.RULES[name], uplinks, mbps, physnets
+            network_fit.RULES[name],
+            uplinks,
+            mbps,
+            networks.Networks(**wanted) if wanted else None,
         )
 
     def test_each_configuration_uses_its_bridges(self):
@@ -103,18 +106,47 @@ class FitTest(base.BaseTestCase):
         for physnets, uplinks in (
             ({'PHYSNET1'}, (one, OWN)),
             ({'PHYSNET1', 'PHYSNET2'}, (one, two, OWN)),
-            (None, (one, two, OWN)),
+            (set(), (one, two, OWN)),
         ):
-            fit = self.fit('separate', one, two, OWN, physnets=physnets)
+            fit = self.fit(
+                'separate', one, two, OWN, physnets=frozenset(physnets)
+            )
             self.assertEqual(uplinks, fit.uplinks)
-        reason = self.fit('separate', one, two, physnets={'OTHER'}).reason
+        other = frozenset({'OTHER'})
+        reason = self.fit('separate', one, two, physnets=other).reason
         self.assertIn('NIC eth2 on bridge br2 is on PHYSNET1', reason)
         self.assertIn('the networks of the server are on OTHER', reason)
 
     def test_bridge_for_peers_may_be_on_another_physical_network(self):
         shared = dataclasses.replace(SHARED, physnets=frozenset(['OTHER']))
-        fit = self.fit('shared-separate', shared, OWN, physnets={'PHYSNET1'})
+        fit = self.fit(
+            'shared-separate', shared, OWN, physnets=frozenset({'PHYSNET1'})
+        )
         self.assertIsNone(fit.reason)
+
+    def test_encap_ips_need_no_bridge_for_peers(self):
+        tunnel = dataclasses.replace(OWN, tunnel=True)
+        for encap_ips in (True, False):
+            fit = self.fit(
+                'shared-separate',
+                tunnel,
+                tunneled=True,
+                by_encap_ip=encap_ips,
+            )
+            self.assertEqual(encap_ips, fit.reason is None)
+
+    def test_tunneled_server_gets_uplinks_with_an_encap_ip(self):
+        tunnel = dataclasses.replace(OWN, bridge='br4', tunnel=True)
+        self.assertEqual(
+            (tunnel,),
+            self.fit(
+                'separate', OWN, tunnel, tunneled=True, by_encap_ip=True
+            ).uplinks,
+        )
+        reason = self.fit(
+            'separate', OWN, tunneled=True, by_encap_ip=True
+        ).reason
+        self.assertIn('NIC eth2 on bridge br2 has no encap IP', reason)
 
     def test_fastest_uplink_is_first(self):
         fast = uplink(network_fit.SEPARATE, 'br1', 'eth1', mbps=10000)

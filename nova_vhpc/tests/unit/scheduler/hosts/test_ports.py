@@ -60,35 +60,6 @@ class RequestedTest(base.BaseTestCase):
         self.assertEqual((), ports.requested(none))
 
 
-class PhysnetsTest(base.BaseTestCase):
-    def test_networks_are_those_that_nova_names(self):
-        self.assertEqual(
-            {'CUSTOM_PHYSNET_HPC0', 'CUSTOM_PHYSNET_HPC1'},
-            ports.physnets(
-                networks('hpc0', 'hpc1'), requests(neutron.group('HPC1'))
-            ),
-        )
-
-    def test_unknown_networks_are_those_of_the_port_requests(self):
-        for unknown in (None, networks()):
-            self.assertEqual(
-                {'CUSTOM_PHYSNET_HPC1'},
-                ports.physnets(unknown, requests(neutron.group('HPC1'))),
-            )
-
-    def test_tunneled_server_may_use_any_uplink(self):
-        self.assertIsNone(
-            ports.physnets(
-                networks('hpc0', tunneled=True),
-                requests(neutron.group('HPC1')),
-            )
-        )
-
-    def test_server_of_unknown_networks_may_use_any_uplink(self):
-        for unknown in (None, networks()):
-            self.assertIsNone(ports.physnets(unknown, ()))
-
-
 class FlawTest(base.BaseTestCase):
     def flaw(self, network, metadata, *groups):
         rule = network_fit.RULES[network]

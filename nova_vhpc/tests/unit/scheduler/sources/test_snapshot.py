@@ -139,6 +139,32 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual({'CUSTOM_PHYSNET_HPC1'}, uplinks[1].physnets)
         self.assertEqual(frozenset(), uplinks[0].physnets)
 
+    def test_tunnels_rails_and_bonds_are_read(self):
+        uuids = world.uplink_uuids('host00001')
+        self.assertFalse(snapshot.parse(self.body, self.names).has_tunnels)
+        for number, traits in enumerate(
+            (
+                [model.TRAIT_TUNNEL, model.rail_trait('10.1.0.0/24')],
+                [model.TRAIT_TUNNEL],
+                [model.TRAIT_BOND],
+            )
+        ):
+            self.body['provider_summaries'][uuids[number]]['traits'] += traits
+        found = snapshot.parse(self.body, self.names)
+        self.assertTrue(found.has_tunnels)
+        self.assertEqual(
+            [
+                (True, False, '10.1.0.0/24'),
+                (True, False, None),
+                (False, True, None),
+                (False, False, None),
+            ],
+            [
+                (u.tunnel, u.bond, u.rail)
+                for u in found.hosts[self.root].uplinks
+            ],
+        )
+
     def test_uplinks_of_neutron_are_read(self):
         providers = neutron.Providers(self.body)
         node = 'host00001'
