@@ -20,8 +20,13 @@ packets between guests of one host stay on the host.
 
 os-vif removes the row, and makes another without the key, at each hard reboot;
 the binder then writes it again.
+
+OVN sends to an encap IP whether its link is up or not. So while the link of a
+claimed uplink is down, the port has the encap IP that it would have without a
+claim: nobody shall be worse off for having one.
 """
 
+import pathlib
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +44,9 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip_writer,
     guest_ports,
     ovn_host,
+    uplink_links,
 )
-from nova_vhpc.topology import open_vswitch
+from nova_vhpc.topology import links, open_vswitch
 
 KEY = encap_ip_writer.KEY
 
@@ -51,6 +57,7 @@ class EncapIpBinder:
     :param ovsdb: connection to the database of this host's Open vSwitch.
     :param journal: encap IPs before the first write.
     :param host: name of the host, for messages.
+    :param links: link states of uplinks.
     :param overrides: returns whether an encap IP that an external change has
         set is written again.
     """
@@ -62,11 +69,13 @@ class EncapIpBinder:
         ovsdb: ovsdb_connection.Ovsdb,
         journal: encap_ip_journal.EncapIpJournal,
         host: str,
+        links: uplink_links.UplinkLinks,
         overrides: Callable[[], bool],
     ) -> None:
         self._ovsdb = ovsdb
         self._journal = journal
         self._host = host
+        self._links = links
         self._overrides = overrides
         self._ports = guest_ports.GuestPorts(ovsdb.read)
         self._writer = encap_ip_writer.EncapIpWriter(ovsdb, journal, host)
@@ -74,6 +83,8 @@ class EncapIpBinder:
         self._lock = threading.Lock()
         # The encap IPs, by UUID of the guest, then by MAC address.
         self._bound: dict[str, dict[str, str]] = {}
+        # The claimed uplinks, by UUID of the guest.
+        self._uplinks: dict[str, tuple[claims.ClaimedUplink, ...]] = {}
 
     def start(self, wake: Callable[[], None]) -> None:
         """See :meth:`base.Binder.start`."""
@@ -107,7 +118,11 @@ class EncapIpBinder:
         uplinks: Sequence[claims.ClaimedUplink],
         uplink_nic: int | None,
     ) -> int:
-        """See :meth:`base.Binder.bind`."""
+        """See :meth:`base.Binder.bind`.
+
+        :raises UnsupportedError: also if the link of an uplink is down. Its
+            NIC then has another encap IP.
+        """
         uuid = domain.UUIDString()
         with self._lock:
             changes = self._changes(domain, uplinks, uplink_nic)
@@ -117,11 +132,27 @@ class EncapIpBinder:
             if due:
                 self._writer.write(record, due)
             self._bound[uuid] = {one.mac: one.encap_ip for one in changes}
+            self._uplinks[uuid] = tuple(uplinks)
+            down = self._down(uplinks)
+        if down:
+            names = ', '.join(
+                f'{one.nic} (bridge {one.bridge})' for one in down
+            )
+            raise UnsupportedError(
+                f'the link of uplink {names} of host {self._host} is down. '
+                'Until it is up again, OVN uses encap IP '
+                f'{", ".join(self.in_force(uuid).values())}'
+            )
         return len(due)
 
     def intact(self, uuid: str) -> bool:
-        """See :meth:`base.Binder.intact`; a port that is away is intact."""
+        """Return whether encap IPs and links are as when it was bound.
+
+        A port that is away is intact.
+        """
         bound = self._bound.get(uuid, {})
+        if self._down(self._uplinks.get(uuid, ())):
+            return False
         return all(
             port.external_ids.get(KEY) == bound[mac]
             for mac, port in self._ports.of_guest(uuid).items()
@@ -162,7 +193,15 @@ class EncapIpBinder:
         with self._lock:
             restored = self._writer.restore(uuid)
             self._bound.pop(uuid, None)
+            self._uplinks.pop(uuid, None)
         return restored
+
+    def _down(
+        self, uplinks: Sequence[claims.ClaimedUplink]
+    ) -> tuple[claims.ClaimedUplink, ...]:
+        """Return those uplinks whose links are down."""
+        state = self._ovsdb.read()
+        return () if state is None else self._links.down(state, uplinks)
 
     def _changes(
         self,
@@ -183,7 +222,9 @@ class EncapIpBinder:
             )
         ports = self._ports_of(domain, len(uplinks), uplink_nic)
         ovn_host.check(state, self._host)
-        encap_ips = ovn_host.encap_ips_of(state, uplinks, self._host)
+        encap_ips = ovn_host.encap_ips_of(
+            state, uplinks, self._links.down(state, uplinks), self._host
+        )
         present = {
             mac: port.external_ids.get(KEY) for mac, port in ports.items()
         }
@@ -268,5 +309,8 @@ def make_binder(
         ovsdb,
         journal,
         options.host or socket.gethostname(),
+        uplink_links.UplinkLinks(
+            links.Links(pathlib.Path(conf.vhpc_topology.sysfs))
+        ),
         lambda: bool(options.foreign_changes == 'override'),
     )

@@ -64,13 +64,25 @@ def check(state: open_vswitch.OpenVswitch, host: str) -> None:
 def encap_ips_of(
     state: open_vswitch.OpenVswitch,
     uplinks: Sequence[claims.ClaimedUplink],
+    down: Sequence[claims.ClaimedUplink],
     host: str,
 ) -> list[str]:
-    """Return the encap IP of each claimed uplink.
+    """Return the encap IP for each claimed uplink.
 
+    It is the uplink's own; if its link is down, the host's default one; if
+    that is this uplink's, too, another one.
+
+    :param down: those uplinks whose links are down.
     :param host: name of the host, for the message.
     :raises UnsupportedError: an uplink has none.
     """
+    dead = {one.encap_ip for one in down}
+    default = state.encap_ip_default
+    spare = [
+        encap_ip
+        for encap_ip in ((default,) if default else ()) + state.encap_ips
+        if encap_ip not in dead
+    ]
     found = []
     for uplink in uplinks:
         encap_ip = uplink.encap_ip
@@ -82,7 +94,7 @@ def encap_ips_of(
                 'external_ids:ovn-encap-ip of Open_vSwitch; or exclude it '
                 'from publication by [vhpc_topology] bridges'
             )
-        found.append(encap_ip)
+        found.append(spare[0] if spare and uplink in down else encap_ip)
     return found
 
 

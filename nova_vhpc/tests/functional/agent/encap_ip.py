@@ -30,9 +30,11 @@ from nova_vhpc.agent.uplinks.binders import (
     binder_set,
     encap_ip,
     encap_ip_journal,
+    uplink_links,
 )
 from nova_vhpc.tests.ovn import domain, lab
 from nova_vhpc.tests.unit.agent import fake_libvirt
+from nova_vhpc.topology import links
 
 
 class Guest:
@@ -124,7 +126,11 @@ class Agent:
         assert self.ovsdb.wait(lab.PATIENCE_S)
         self.journal = encap_ip_journal.EncapIpJournal(state)
         self.encap_ips = encap_ip.EncapIpBinder(
-            self.ovsdb, self.journal, host.name, lambda: False
+            self.ovsdb,
+            self.journal,
+            host.name,
+            uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+            lambda: False,
         )
         self.binder = binder.UplinkBinder(
             binder_set.BinderSet([self.encap_ips]),

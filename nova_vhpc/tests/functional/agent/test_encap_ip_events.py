@@ -62,6 +62,36 @@ class EncapIpEventsTest(frames.FramesTestCase):
         self.wait_for_answer(self.here, self.far)
         self.assert_on_rail(1)
 
+    def test_member_with_a_dead_link_is_reached_by_another_uplink(
+        self,
+    ) -> None:
+        host = self.hosts['h2']
+        self.claim(self.far, 1)
+        self.assert_rail(1, self.frames(self.here, self.far)['h2 in'])
+        host.set_link(1, up=False)
+        self.addCleanup(host.set_link, 1, up=True)
+        self.wait_for_encap_ip(self.far, host.encap_ips[0])
+        self.wait_for_answer(self.here, self.far)
+        self.assert_on_rail(0)
+        problem = self.agents['h2'].problem(self.far)
+        self.assertIn('the link of uplink n1 (bridge br-n1)', problem)
+
+        host.set_link(1, up=True)
+        self.wait_for_encap_ip(self.far, host.encap_ips[1])
+        self.assert_rail(1, self.frames(self.here, self.far)['h2 in'])
+        self.assertEqual('', self.agents['h2'].problem(self.far))
+
+    def test_agent_that_stops_restores_a_member_with_a_dead_link(self) -> None:
+        host = self.hosts['h2']
+        before = host.external_ids(self.far.tap)
+        self.claim(self.far, 1)
+        host.set_link(1, up=False)
+        self.addCleanup(host.set_link, 1, up=True)
+        self.wait_for_encap_ip(self.far, host.encap_ips[0])
+        self.agents['h2'].binder.stop()
+        self.assertEqual(before, host.external_ids(self.far.tap))
+        self.assertEqual(frozenset(), self.agents['h2'].encap_ips.uuids())
+
     def test_live_migration_is_steered_on_both_hosts(self) -> None:
         source, target = self.hosts['h1'], self.hosts['h2']
         self.claim(self.here, 1)

@@ -15,6 +15,7 @@
 
 import multiprocessing
 import os
+import pathlib
 import random
 import time
 from multiprocessing import forkserver
@@ -22,9 +23,10 @@ from multiprocessing import forkserver
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import encap_ip as encap_ip_binder
-from nova_vhpc.agent.uplinks.binders import encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import encap_ip_journal, uplink_links
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc.tests.ovn import domain, lab
+from nova_vhpc.topology import links
 
 KILLS = int(os.environ.get('VHPC_ENCAP_IP_KILLS', '20'))
 SEED = 2026
@@ -43,7 +45,11 @@ def _bind_for_ever(
     ovsdb.start()
     assert ovsdb.wait(lab.PATIENCE_S)
     binder = encap_ip_binder.EncapIpBinder(
-        ovsdb, encap_ip_journal.EncapIpJournal(state), 'h1', lambda: False
+        ovsdb,
+        encap_ip_journal.EncapIpJournal(state),
+        'h1',
+        uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+        lambda: False,
     )
     target = domain.Domain(uuid, (mac,))
     while True:

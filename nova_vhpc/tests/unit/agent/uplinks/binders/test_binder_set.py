@@ -77,6 +77,7 @@ class LoadTest(base.BaseTestCase):
                 'vhpc_agent.host': 'h',
                 'vhpc_agent.proc_root': '/nowhere',
                 'vhpc_agent.cgroup_root': '/nowhere',
+                'vhpc_topology.sysfs': '/nowhere',
             }
         )
 

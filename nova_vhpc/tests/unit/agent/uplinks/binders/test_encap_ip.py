@@ -13,6 +13,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.uplinks.binders.encap_ip`."""
 
+import pathlib
 import tempfile
 from unittest import mock
 
@@ -24,9 +25,14 @@ from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import encap_ip, encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import (
+    encap_ip,
+    encap_ip_journal,
+    uplink_links,
+)
 from nova_vhpc.tests.ovn import domain
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import links, open_vswitch
 
 MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
 FIRST = claims.ClaimedUplink('br-hpc1', 'n1', '10.2.0.1')
@@ -39,6 +45,7 @@ class EncapIpCase(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.state = self.useFixture(fixtures.TempDir()).path
+        self.sysfs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.ovsdb = ovsdb.MemoryOvsdb()
         self.rows = [self.ovsdb.plug('u', mac) for mac in MACS]
         self.before = self.ovsdb.contents()
@@ -50,7 +57,11 @@ class EncapIpCase(base.BaseTestCase):
         """Return a binder, such as that of the next agent."""
         self.journal = encap_ip_journal.EncapIpJournal(self.state)
         return encap_ip.EncapIpBinder(
-            self.ovsdb, self.journal, 'h1', lambda: self.overrides
+            self.ovsdb,
+            self.journal,
+            'h1',
+            uplink_links.UplinkLinks(links.Links(self.sysfs)),
+            lambda: self.overrides,
         )
 
     def bind(self, *uplinks: claims.ClaimedUplink) -> int:
@@ -138,6 +149,101 @@ class BindTest(EncapIpCase):
         other = self.ovsdb.plug('v', 'fa:16:3e:00:00:03')
         self.bind()
         self.assertIsNone(self.ovsdb.encap_ip(other))
+
+
+class LinkTest(EncapIpCase):
+    """The link of an uplink is down."""
+
+    def set_link(self, nic: str, up: bool) -> None:
+        """Set the link of a NIC that is not in Open vSwitch."""
+        path = self.sysfs / 'class' / 'net' / nic
+        path.mkdir(parents=True, exist_ok=True)
+        (path / 'carrier').write_text(f'{int(up)}\n')
+
+    def assert_encap_ips(self, *encap_ips: str | None) -> None:
+        self.assertEqual(
+            list(encap_ips), [self.ovsdb.encap_ip(row) for row in self.rows]
+        )
+
+    def test_default_encap_ip_is_used_until_the_link_is_up(self) -> None:
+        self.ovsdb.external_ids['ovn-encap-ip-default'] = '10.3.0.1'
+        self.bind()
+        self.assertTrue(self.binder.intact('u'))
+        self.set_link('n1', up=False)
+        self.assertFalse(self.binder.intact('u'))
+        error = self.assertRaises(UnsupportedError, self.bind)
+        self.assertIn('n1 (bridge br-hpc1) of host h1 is down', str(error))
+        self.assertIn('10.3.0.1', str(error))
+        self.assert_encap_ips(None, '10.3.0.1')
+
+        self.set_link('n1', up=True)
+        self.assertEqual(1, self.bind())
+        self.assert_encap_ips(None, '10.2.0.1')
+        self.binder.restore(self.domain)
+        self.assert_restored()
+
+    def test_another_is_used_if_the_default_is_the_dead_uplinks(self) -> None:
+        self.ovsdb.external_ids['ovn-encap-ip-default'] = '10.2.0.1'
+        self.set_link('n1', up=False)
+        self.assertRaises(UnsupportedError, self.bind)
+        self.assert_encap_ips(None, '10.1.0.1')
+
+    def test_nic_of_the_other_uplink_stays(self) -> None:
+        self.bind(FIRST, SECOND)
+        self.set_link('n1', up=False)
+        self.assertRaises(UnsupportedError, self.bind, FIRST, SECOND)
+        self.assert_encap_ips('10.1.0.1', '10.3.0.1')
+        self.set_link('n1', up=True)
+        self.bind(FIRST, SECOND)
+        self.assert_encap_ips('10.2.0.1', '10.3.0.1')
+
+    def test_encap_ips_stay_if_no_other_is_left(self) -> None:
+        self.ovsdb.external_ids['ovn-encap-ip'] = '10.2.0.1,10.3.0.1'
+        self.bind(FIRST, SECOND)
+        for nic in ('n1', 'n2'):
+            self.set_link(nic, up=False)
+        self.assertRaises(UnsupportedError, self.bind, FIRST, SECOND)
+        self.assert_encap_ips('10.2.0.1', '10.3.0.1')
+
+    def test_restore_takes_the_other_encap_ip_away(self) -> None:
+        self.set_link('n1', up=False)
+        self.assertRaises(UnsupportedError, self.bind)
+        self.assertEqual({'u'}, self.binder.uuids())
+        self.binder.restore(self.domain)
+        self.assert_restored()
+        self.assertTrue(self.binder.intact('u'))
+
+    def test_link_of_a_port_is_read_from_open_vswitch(self) -> None:
+        """The kernel's may be that of a VLAN or bond of the same name."""
+        self.set_link('n1', up=True)
+        row = self.ovsdb.add(open_vswitch.Interface('n1', link_up=False))
+        self.assertRaises(UnsupportedError, self.bind)
+        self.ovsdb.unplug(row)
+        self.ovsdb.add(open_vswitch.Interface('n1', link_up=True))
+        self.assertEqual(1, self.bind())
+
+
+class UplinkLinksTest(base.BaseTestCase):
+    def down(self, *members: bool) -> bool:
+        """Return whether a bond is down."""
+        interfaces = tuple(
+            open_vswitch.Interface(f'eth{number}', link_up=up)
+            for number, up in enumerate(members)
+        )
+        state = open_vswitch.OpenVswitch(
+            {},
+            (
+                open_vswitch.Bridge(
+                    'br-hpc1', (open_vswitch.Port('n1', interfaces),)
+                ),
+            ),
+        )
+        here = uplink_links.UplinkLinks(links.Links(pathlib.Path('/none')))
+        return bool(here.down(state, (FIRST,)))
+
+    def test_bond_is_up_while_a_member_is(self) -> None:
+        self.assertFalse(self.down(False, True))
+        self.assertTrue(self.down(False, False))
 
 
 class RepluggedTest(EncapIpCase):

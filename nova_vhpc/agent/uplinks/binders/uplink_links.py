@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether the links of claimed uplinks are up."""
+
+from collections.abc import Sequence
+
+from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.topology import links, open_vswitch
+
+
+class UplinkLinks:
+    """Reads link states: Open vSwitch's own, of other uplinks the kernel's.
+
+    :param kernel: the network interfaces of this host.
+    """
+
+    def __init__(self, kernel: links.Links) -> None:
+        self._kernel = kernel
+
+    def down(
+        self,
+        state: open_vswitch.OpenVswitch,
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> tuple[claims.ClaimedUplink, ...]:
+        """Return those uplinks whose links are down.
+
+        An uplink that neither Open vSwitch nor the kernel knows is not among
+        them.
+
+        :param state: the database of the host's Open vSwitch.
+        """
+        return tuple(one for one in uplinks if not self._is_up(state, one.nic))
+
+    def _is_up(self, state: open_vswitch.OpenVswitch, nic: str) -> bool:
+        for bridge in state.bridges:
+            for port in bridge.ports:
+                # A bond passes packets as long as one member does.
+                if port.name == nic:
+                    return any(one.link_up for one in port.interfaces)
+                for interface in port.interfaces:
+                    if interface.name == nic:
+                        return interface.link_up
+        link = self._kernel.link(nic)
+        return link is None or link.up
