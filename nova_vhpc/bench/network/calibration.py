@@ -100,7 +100,7 @@ def _no_spare_cpu(
     factors = [
         median
         for configuration, by_exchange in spare_cpu.items()
-        if configuration != 'exported'
+        if configuration not in ('exported', cost_table.NATIVE)
         for median, _, _ in by_exchange.values()
     ]
     return max(1.0, round(statistics.median(factors), 3))

@@ -13,23 +13,18 @@
 """``nova-vhpc-bench network``: HPCVirt'09's matrix on real MPI libraries."""
 
 import argparse
-import contextlib
 import pathlib
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from nova_vhpc.bench.common import cli_types, outputs
 from nova_vhpc.bench.network import (
     calibration,
-    figures,
     libraries,
     matrix,
-    order,
-    report,
+    plot,
+    results,
 )
 from nova_vhpc.bench.network import layout as layouts
-from nova_vhpc.scheduler.planner.cost_table import CostTable
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.testbed import errors
 
@@ -73,8 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--spare-cpu',
         action='store_true',
-        help='measure also what a CPU for packet work alone gives: all guests '
-        'on the other CPUs, packets there or on the last one',
+        help='measure everything also with a CPU for packet work alone, and '
+        'without: all guests on the other CPUs, packets on the last one or '
+        'there; takes three times as long',
     )
     parser.add_argument(
         '--link-mbps',
@@ -98,6 +94,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='write a cost table for [vhpc_scheduler] cost_table, of the '
         'first cluster with two or more guests on each host and the first '
         'library',
+    )
+    parser.add_argument(
+        '--plot',
+        type=pathlib.Path,
+        metavar='DIR',
+        help="draw times of exchanges relative to native as HPCVirt'09's "
+        'figures 9 to 12 into DIR (needs matplotlib)',
     )
     cli_types.add_seconds(
         parser,
@@ -124,6 +127,8 @@ def run(args: argparse.Namespace) -> int:
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json, args.calibrate)
+    outputs.check_directory(args.plot)
+    outputs.check_matplotlib(args.plot)
     try:
         table = cost_table_file.read(args.cost_table and str(args.cost_table))
         calibrated = _calibrated_cluster(args)
@@ -134,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
         installed = {name: libraries.install(name) for name in args.mpi}
         terms = matrix.all_terms(args.link_mbps, args.seconds, args.spare_cpu)
         clusters = {
-            str(cluster): matrix.measure(
+            cluster: matrix.measure(
                 cluster, installed, args.configurations, args.rounds, terms
             )
             for cluster in args.clusters
@@ -142,12 +147,18 @@ def run(args: argparse.Namespace) -> int:
     except (errors.ImageError, errors.LabError) as error:
         print(f'nova-vhpc-bench network: {error}', file=sys.stderr)
         return 1
-    document = _document(args, clusters, table)
+    document = results.document(
+        results.Settings(
+            args.link_mbps, args.seconds, args.rounds, args.spare_cpu
+        ),
+        clusters,
+        table,
+    )
     failed = any(document['failures'].values())
     if calibrated is not None:
         try:
             own = calibration.table(
-                clusters[str(calibrated)][args.mpi[0]].runs,
+                clusters[calibrated][args.mpi[0]].runs,
                 args.link_mbps,
                 document['spare_cpu']
                 .get(str(calibrated), {})
@@ -160,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
             document['cost_table'] = cost_table_file.document(own)
             outputs.write_json(args.calibrate, document['cost_table'])
     outputs.write_json(args.json, document)
+    if args.plot:
+        plot.draw(document, args.plot)
     return 1 if failed else 0
 
 
@@ -183,104 +196,4 @@ def _calibrated_cluster(args: argparse.Namespace) -> layouts.Cluster | None:
     raise ValueError(
         '--calibrate needs a cluster of several hosts with two or more guests '
         'on each, best 2x4'
-    )
-
-
-def _document(
-    args: argparse.Namespace,
-    clusters: Mapping[str, Mapping[str, matrix.Measured]],
-    table: CostTable,
-) -> dict[str, Any]:
-    """Print the tables and return the JSON.
-
-    :param table: the cost table by which the planner compares.
-    """
-    document: dict[str, Any] = {
-        'link_mbps': args.link_mbps,
-        'seconds': args.seconds,
-        'rounds': args.rounds,
-        'clusters': {},
-        'spare_cpu': {},
-        'failures': {
-            str(cluster): {
-                library: measured.failures
-                for library, measured in clusters[str(cluster)].items()
-                if measured.failures
-            }
-            for cluster in args.clusters
-        },
-    }
-    for cluster in args.clusters:
-        by_library = clusters[str(cluster)]
-        entries = document['clusters'][str(cluster)] = {
-            library: {
-                configuration: figures.entry(runs, cluster)
-                for configuration, runs in measured.runs.items()
-            }
-            for library, measured in by_library.items()
-        }
-        report.print_cluster(str(cluster), entries)
-        if args.spare_cpu:
-            gains = document['spare_cpu'][str(cluster)] = {
-                library: figures.spare_cpu(
-                    measured.with_spare, measured.without_spare
-                )
-                for library, measured in by_library.items()
-            }
-            report.print_spare_cpu(str(cluster), gains)
-    print('\nOrder of the configurations by the cost table of the planner:')
-    tables = dict.fromkeys(args.mpi, table)
-    document['order'] = _orders(args, clusters, tables)
-    document['order_matches_planner'] = _all_match(document['order'])
-    print('\nBy a cost table of the measured pairs, for each library its own:')
-    own = _own_tables(args, clusters)
-    document['calibrated_order'] = _orders(args, clusters, own)
-    document['order_matches_calibrated'] = _all_match(
-        document['calibrated_order']
-    )
-    return document
-
-
-def _own_tables(
-    args: argparse.Namespace,
-    clusters: Mapping[str, Mapping[str, matrix.Measured]],
-) -> dict[str, CostTable]:
-    """Return the cost tables of the libraries of which one can be made."""
-    tables: dict[str, CostTable] = {}
-    for cluster in args.clusters:
-        for library, measured in clusters[str(cluster)].items():
-            with contextlib.suppress(ValueError):
-                tables.setdefault(
-                    library, calibration.table(measured.runs, args.link_mbps)
-                )
-    return tables
-
-
-def _orders(
-    args: argparse.Namespace,
-    clusters: Mapping[str, Mapping[str, matrix.Measured]],
-    tables: Mapping[str, CostTable],
-) -> dict[str, dict[str, Any]]:
-    """Print and return how orders compare, by cluster and library.
-
-    :param tables: cost tables by library.
-    """
-    orders: dict[str, dict[str, Any]] = {}
-    for cluster in args.clusters:
-        of_cluster = orders[str(cluster)] = {}
-        for library, table in tables.items():
-            runs = clusters[str(cluster)][library].runs
-            comparisons = list(
-                order.compare(cluster, runs, args.link_mbps, table)
-            )
-            of_cluster[library] = order.document(comparisons)
-            report.print_order(str(cluster), library, of_cluster[library])
-    return orders
-
-
-def _all_match(orders: Mapping[str, Mapping[str, Any]]) -> bool:
-    return not any(
-        one['differing']
-        for of_cluster in orders.values()
-        for one in of_cluster.values()
     )

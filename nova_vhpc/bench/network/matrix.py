@@ -64,7 +64,7 @@ def all_terms(
         raise errors.LabError('--spare-cpu needs two CPUs')
     for packets in ([last], guests):
         cpus = trial.CpuUse(tuple(guests), tuple(packets))
-        terms.append(trial.Terms(link_mbps, seconds, pairs=0, cpus=cpus))
+        terms.append(trial.Terms(link_mbps, seconds, cpus=cpus))
     return terms
 
 

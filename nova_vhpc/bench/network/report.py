@@ -18,35 +18,7 @@ from typing import Any
 import rich.console
 import rich.table
 
-from nova_vhpc.bench.network import figures
-
-TABLES = (
-    ('1', 'remote', 'latency_us', 'Latency (us) at 1 byte', '.0f'),
-    (
-        '2',
-        'remote',
-        'ping_pong_mbs',
-        f'Ping-pong (MB/s) at {figures.LONG_BYTES >> 10} KiB',
-        '.1f',
-    ),
-    ('3', 'remote', 'bandwidth_mbs', 'Bandwidth (MB/s) from 4 KiB on', '.1f'),
-    (
-        '4',
-        'remote',
-        'bibandwidth_mbs',
-        'Bidirectional bandwidth (MB/s) from 4 KiB on',
-        '.1f',
-    ),
-    ('5', 'local', 'bandwidth_mbs', 'Bandwidth (MB/s) on one host', '.0f'),
-    (
-        '5',
-        'local',
-        'bibandwidth_mbs',
-        'Bidirectional bandwidth (MB/s) on one host',
-        '.0f',
-    ),
-)
-"""The paper's tables: number, where, figure, title, format."""
+from nova_vhpc.bench.network import figures, paper
 
 
 def print_cluster(
@@ -54,6 +26,7 @@ def print_cluster(
 ) -> None:
     """Print the tables of one cluster.
 
+    :param cluster: the cluster, and on which terms it was measured.
     :param by_library: entries of the JSON by library and configuration.
     """
     for library, entries in by_library.items():
@@ -62,16 +35,18 @@ def print_cluster(
             f'{library}',
             _matrix(entries),
         )
-        for number, where, name, title, form in TABLES:
+        for table in paper.TABLES:
             rows = {
-                configuration: entry['pairs'][where][name]
+                configuration: entry['pairs'][table.where][table.figure]
                 for configuration, entry in entries.items()
-                if name in entry['pairs'].get(where, {})
+                if table.figure in entry['pairs'].get(table.where, {})
             }
             if rows:
                 _print(
-                    f'Table {number}: {title}; {cluster}, {library}',
-                    _pairs(rows, form),
+                    f'Table {table.number}: {table.title}; in brackets '
+                    f"HPCVirt'09, at {paper.LINK_MBPS:.0f} Mbit/s; {cluster}, "
+                    f'{library}',
+                    _pairs(rows, table, library),
                 )
 
 
@@ -107,7 +82,9 @@ def _matrix(entries: Mapping[str, Any]) -> rich.table.Table:
 
 
 def _pairs(
-    rows: Mapping[str, Sequence[Sequence[float]]], form: str
+    rows: Mapping[str, Sequence[Sequence[float]]],
+    of_paper: paper.Table,
+    library: str,
 ) -> rich.table.Table:
     """Return a table with a column for each number of pairs.
 
@@ -116,8 +93,27 @@ def _pairs(
     most = max(map(len, rows.values()))
     table = _table([_count(number + 1) for number in range(most)])
     for configuration, cells in rows.items():
-        table.add_row(configuration, *(f'{one[0]:{form}}' for one in cells))
+        table.add_row(
+            configuration,
+            *(
+                with_paper(of_paper, library, configuration, pairs, one[0])
+                for pairs, one in enumerate(cells, 1)
+            ),
+        )
     return table
+
+
+def with_paper(
+    table: paper.Table,
+    library: str,
+    configuration: str,
+    pairs: int,
+    value: float,
+) -> str:
+    """Return a value and in brackets the paper's, if there is one."""
+    text = format(value, table.form)
+    printed = table.value(library, configuration, pairs)
+    return text if printed is None else f'{text} ({printed:.0f})'
 
 
 def _count(pairs: int) -> str:
