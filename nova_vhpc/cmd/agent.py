@@ -16,6 +16,7 @@ import sys
 
 from oslo_config import cfg
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import options, restore_host, service
 from nova_vhpc.cmd import withdraw
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     try:
         conf = options.load(list(sys.argv[1:] if argv is None else argv))
+        conf_package.report_missing_files(conf)
         if conf.dry_run and (conf.restore or conf.withdraw):
             raise errors.AgentError(
                 '--dry-run writes nothing, so it cannot be combined with '

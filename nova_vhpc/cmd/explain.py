@@ -13,8 +13,9 @@
 
 """``nova-vhpc-explain``: explain where members would be placed, and why.
 
-A REQUEST.json that contains hosts needs no cloud. The exit code is 0 if the
-request was explained, 1 if it could not be, 2 for bad arguments.
+A REQUEST.json that contains hosts needs no cloud. The exit code is 0 if there
+is a plan for all members, :data:`NO_PLAN` if there is none, 1 if the request
+could not be explained, 2 for bad arguments.
 """
 
 import argparse
@@ -48,6 +49,9 @@ from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.sources import cost_table_file
 
 NOVA_CONF = '/etc/nova/nova.conf'
+
+NO_PLAN = 3
+"""Exit code if no hosts can take all members."""
 
 
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
@@ -84,14 +88,16 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     ) as error:
         print(f'nova-vhpc-explain: {error}', file=sys.stderr)
         return 1
-    return 0
+    return 0 if answer.placement.infeasible_reason is None else NO_PLAN
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='nova-vhpc-explain',
         description='Show, host by host, what filter and weigher decide '
-        'about a request, and the plan for the whole virtual cluster.',
+        'about a request, and the plan for the whole virtual cluster. The '
+        f'exit code is 0 if there is a plan, {NO_PLAN} if there is none, 1 if '
+        'the request could not be explained, 2 for bad arguments.',
     )
     version.add_argument(parser)
     openstack.add_arguments(parser)

@@ -35,7 +35,7 @@ DEFAULT_FILES = (
 )
 
 
-class _Options(cfg.ConfigOpts):
+class _Options(conf_package.Options):
     """Options with ``--version``, which upgradecheck.main() does not add."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:

@@ -71,7 +71,7 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
     :param argv: command line, without the program's name.
     :raises cfg.Error: an option is wrong; the text names it.
     """
-    conf = cfg.ConfigOpts()
+    conf = conf_package.Options()
     logging.register_options(conf)
     nova_conf.register_opts(conf)
     vendordata_conf.register_opts(conf)
@@ -85,6 +85,7 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
         conf_package.check(conf, module.list_opts())
     credentials.check(conf, [nova_conf.GROUP])
     conf_package.set_up_log(conf, 'nova-vhpc-vendordata')
+    conf_package.report_missing_files(conf)
     return conf
 
 

@@ -18,6 +18,8 @@ the agent a private one.
 """
 
 import contextlib
+import logging
+import re
 import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,8 +29,29 @@ from oslo_log import log
 
 from nova_vhpc.conf import log_format
 
+LOG = logging.getLogger(__name__)
+
 DEFAULT = 'DEFAULT'
 """Name, in configuration files, of the group of options without a group."""
+
+
+_PLACE = re.compile(
+    r"LocationInfo\(location=<Locations\.(\w+): [^>]*>, detail='([^']*)'\)"
+)
+
+
+class Options(cfg.ConfigOpts):
+    """Options of one of our programs, from its arguments and files.
+
+    oslo.config offers ``--shell_completion``, but none of its packages has
+    the templates that it needs.
+    """
+
+    supported_shell_completion: list[str] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unregister_opt(self._shell_completion_opt)
 
 
 def check(
@@ -73,7 +96,7 @@ def read(
 
 def reason(error: Exception) -> str:
     """Return in one line why a configuration cannot be read."""
-    text = ' '.join(str(error).split())
+    text = plain(' '.join(str(error).split()))
     if isinstance(error, UnicodeDecodeError):
         # oslo.config does not name the file.
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -81,6 +104,25 @@ def reason(error: Exception) -> str:
             if isinstance(parser, cfg.ConfigParser):
                 return f'{parser.filename}: not UTF-8 text: {text}'
     return text
+
+
+def plain(text: str) -> str:
+    """Return a message of oslo.config with places that people understand."""
+    return _PLACE.sub(
+        lambda match: match[2] or f'the {match[1].replace("_", " ")}', text
+    )
+
+
+def report_missing_files(conf: cfg.ConfigOpts) -> None:
+    """Log a warning if no configuration file was given or found."""
+    if conf.config_file or conf.config_dir:
+        return
+    LOG.warning(
+        'There is no configuration file in /etc/%s, so that options have '
+        'their defaults unless the environment sets them; give --config-file '
+        'if it is elsewhere',
+        conf.project,
+    )
 
 
 def set_up_log(conf: cfg.ConfigOpts, program: str) -> None:
@@ -152,5 +194,5 @@ def _reason(error: BaseException | None, secret: bool) -> str:
             ' that there is not' if secret else f', and there is {error}'
         )
     else:
-        return str(error)
+        return plain(str(error))
     return f'{text}; a dollar sign is written $$'

@@ -74,7 +74,7 @@ CLI_OPTS = [
 ]
 
 
-class AgentOptions(cfg.ConfigOpts):
+class AgentOptions(conf_package.Options):
     """Options that are reloaded only if every new value is valid.
 
     oslo.config itself accepts invalid values on a reload, and raises an

@@ -100,7 +100,7 @@ class CommandTest(base.TestCase):
         self.assertIn('no member of the server group runs', err)
 
     def test_name_that_the_terminal_cannot_show_is_escaped(self):
-        path = self.write(request([host(1) | {'name': 'cö1'}]))
+        path = self.write(request([host(1) | {'name': 'cö1'}], members=1))
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
         with contextlib.redirect_stdout(out):
             self.assertEqual(0, explain.main([path]))
@@ -196,11 +196,14 @@ class CommandTest(base.TestCase):
             command.wait(60)
             self.assertNotIn(b'BrokenPipe', err)
 
-    def test_exit_code_is_0_without_a_plan(self):
+    def test_exit_code_is_3_without_a_plan(self):
         path = self.write(request([host(1)], members=3))
         status, out, _ = self.run_(path)
-        self.assertEqual(0, status)
+        self.assertEqual(3, status)
         self.assertIn('No plan: 3 members of 2 vCPUs', out)
+        status, out, _ = self.run_(path, '--json')
+        self.assertEqual(3, status)
+        self.assertTrue(json.loads(out)['plan']['infeasible_reason'])
 
     def test_limit_shortens_the_table(self):
         path = self.write(request([host(n) for n in range(9)]))
