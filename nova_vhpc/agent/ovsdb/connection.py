@@ -77,6 +77,8 @@ class Ovsdb:
         self._contents: open_vswitch.OpenVswitch | None = None
         self._contents_seqno: int | None = None
         self._started = False
+        # A write that timed out may still keep the connection's lock.
+        self._hangs = False
 
     def start(self) -> None:
         """Begin to follow the database. Returns at once."""
@@ -95,7 +97,9 @@ class Ovsdb:
     @property
     def connected(self) -> bool:
         """Whether :meth:`read` returns what the database has now."""
-        return self._started and self._replica.current
+        return (
+            self._started and self._replica.current and not self._is_hanging()
+        )
 
     @property
     def awaited(self) -> bool:
@@ -137,8 +141,9 @@ class Ovsdb:
         """Return the contents as last known; None before the first time."""
         if not self._was_current.is_set():
             return None
-        # A write that hangs keeps the lock.
-        if not self._connection.lock.acquire(timeout=self._timeout_s):
+        if self._is_hanging() or not self._connection.lock.acquire(
+            timeout=self._timeout_s
+        ):
             return self._contents
         try:
             if self._contents_seqno != self._replica.change_seqno:
@@ -178,6 +183,9 @@ class Ovsdb:
         try:
             write.commit()
         except (RuntimeError, OSError) as error:
+            self._hangs = isinstance(
+                error, library.exceptions.TimeoutException
+            )
             raise OvsdbError(
                 f'ovsdb-server at {self.remote}: {error}'
             ) from error
@@ -196,11 +204,10 @@ class Ovsdb:
         reason = os.strerror(error) if error else 'no answer'
         if self.awaited:
             return (
-                f'ovsdb-server at {self.remote} has not been read since the '
-                f'agent started ({reason}), so that it is unknown which Open '
-                'vSwitch bridges there are; start it, or correct '
-                '[vhpc_topology] ovsdb_connection, or leave that empty if '
-                'this host has no Open vSwitch (any more)'
+                f'ovsdb-server at {self.remote} cannot be read ({reason}), '
+                'so that it is unknown which Open vSwitch bridges there are; '
+                'start it, or correct [vhpc_topology] ovsdb_connection, or '
+                'leave that empty if this host has no Open vSwitch (any more)'
             )
         if error == errno.ENOENT:
             return None
@@ -228,6 +235,17 @@ class Ovsdb:
             LOG.info('Reading Open vSwitch from %s', self.remote)
         for changed in self._listeners:
             changed()
+
+    def _is_hanging(self) -> bool:
+        """Return whether a write that timed out still waits for the server.
+
+        The library keeps the lock meanwhile. One such wait is enough: with
+        hundreds of guests, one for each would take an hour.
+        """
+        if self._hangs and self._connection.lock.acquire(blocking=False):
+            self._connection.lock.release()
+            self._hangs = False
+        return self._hangs
 
     def _is_marked(self) -> bool:
         return self._marker is not None and os.path.exists(self._marker)

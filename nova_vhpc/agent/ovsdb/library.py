@@ -21,12 +21,14 @@ from nova_vhpc.agent import no_eventlet  # noqa: F401
 # isort: split
 from ovs import poller
 from ovs.db import idl
+from ovsdbapp import exceptions
 from ovsdbapp.backend import ovs_idl
 from ovsdbapp.backend.ovs_idl import command, connection, transaction
 
 __all__ = [
     'command',
     'connection',
+    'exceptions',
     'idl',
     'ovs_idl',
     'poller',

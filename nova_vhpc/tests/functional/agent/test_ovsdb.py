@@ -137,6 +137,32 @@ class OvsdbTest(base.BaseTestCase):
         self.lab.settle(self.ovsdb)
         self.assertFalse(self.ovsdb.set_external_id(uuid, KEY, 'x', None))
 
+    def test_frozen_server_is_waited_for_once(self) -> None:
+        """A host may have hundreds of guests to restore."""
+        before = self.ovsdb.read()
+        uuid = self.interface().uuid
+        self.switch.pause_database()
+        self.addCleanup(self.switch.resume_database)
+        self.assertTrue(self.ovsdb.connected)
+        with self.assertRaises(connection.OvsdbError):
+            self.ovsdb.set_external_id(uuid, KEY, 'x', None)
+        self.assertFalse(self.ovsdb.connected)
+        self.assertIn('is away', self.ovsdb.problem() or '')
+        start_s = time.monotonic()
+        for _ in range(100):
+            with self.assertRaisesRegex(connection.OvsdbError, 'is away'):
+                self.ovsdb.set_external_id(uuid, KEY, 'y', None)
+            self.assertEqual(before, self.ovsdb.read())
+        # Much less than a hundred waits, of two seconds each.
+        self.assertLess(time.monotonic() - start_s, 20)
+        self.switch.resume_database()
+        ovs_lab.wait_for(lambda: self.ovsdb.connected)
+        # The write that timed out may have been carried out.
+        self.lab.settle(self.ovsdb)
+        present = self.value() or None
+        self.assertTrue(self.write('z', present))
+        self.assertEqual('z', self.value())
+
     def test_frozen_server_blocks_nobody_for_long(self) -> None:
         before = self.ovsdb.read()
         uuid = self.interface().uuid
