@@ -14,6 +14,7 @@
 
 import dataclasses
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -43,7 +44,8 @@ RETRY_S = 5.0
 """Time before a guest that could not be bound is tried again."""
 
 CLAIM_CHECK_S = 300.0
-"""Time between two readings of a bound guest's claims from Placement."""
+"""Longest time between two readings of a bound guest's claims from
+Placement."""
 
 RETRY_SECONDS = 3.0
 """Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
@@ -263,7 +265,7 @@ class UplinkBinder:
             and bound.binder.intact(uuid)
         ):
             return
-        uplinks = self._claimed(uuid, bound)
+        uplinks = self._claims.uplinks(uuid)
         with self._moving:
             # Checked again, since Placement's answer may have taken long.
             if uplinks is None or guest.hands_off or self._thread.stopping:
@@ -274,22 +276,6 @@ class UplinkBinder:
                 self._bound.pop(uuid, None)
             else:
                 self._bind(uuid, guest, uplinks)
-
-    def _claimed(
-        self, uuid: str, bound: _Bound | None
-    ) -> tuple[claims.ClaimedUplink, ...] | None:
-        """Return the claims of a guest; None if they are not known yet.
-
-        :param bound: how the guest is bound; its claims are as before while
-            Placement is away.
-        :raises PlacementError: Placement is away, and the guest not bound.
-        """
-        try:
-            return self._claims.uplinks(uuid)
-        except client.PlacementError:
-            if bound is None:
-                raise
-            return bound.uplinks
 
     def _bind(
         self,
@@ -329,7 +315,11 @@ class UplinkBinder:
                 binder.name,
             )
         self._bound[uuid] = _Bound(
-            guest, binder, uplinks, time.monotonic() + CLAIM_CHECK_S
+            guest,
+            binder,
+            uplinks,
+            # Spread, so that a restarted guest need not wait for all others.
+            time.monotonic() + CLAIM_CHECK_S * random.uniform(0.75, 1.0),
         )
 
     def _warn_of_records(self) -> None:

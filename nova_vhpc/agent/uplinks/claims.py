@@ -16,11 +16,18 @@
 A claim is an allocation of an uplink's resource provider in Placement.
 """
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from nova_vhpc.placement import client, publisher
 from nova_vhpc.topology import model
+
+PAUSE_S = 5.0
+"""Time without requests after one to Placement has failed."""
+
+KEEP_S = 3600.0
+"""Time for which an answer of Placement is kept, if it answers for others."""
 
 
 class Publication(NamedTuple):
@@ -52,23 +59,57 @@ class ClaimedUplink(NamedTuple):
 class UplinkClaims:
     """Reads servers' claims on this host's uplinks from Placement.
 
+    While Placement is away, the last answer counts, also after the server was
+    started anew: claims change only by Placement.
+
     :param publication: returns the last publication, None before the first;
         raises PlacementError.
     """
 
     def __init__(self, publication: Callable[[], Publication | None]) -> None:
         self._publication = publication
+        # By UUID of the server: the last answer, and when it came.
+        self._last: dict[str, tuple[tuple[ClaimedUplink, ...], float]] = {}
+        self._error: client.PlacementError | None = None
+        self._ask_s = 0.0
 
     def uplinks(self, server: str) -> tuple[ClaimedUplink, ...] | None:
         """Return the uplinks that a server has claimed, sorted by bridge.
 
-        Sends a request to Placement, so the tick must not call it.
+        Sends a request to Placement, so the tick must not call it. After one
+        that failed it sends none for a while: each may take long, and the
+        other servers of the host would have to wait.
 
         :param server: UUID of the server.
         :returns: None before the first publication, when the uplinks are
             unknown.
-        :raises PlacementError: Placement is away or refuses the request.
+        :raises PlacementError: Placement is away or refuses the request, and
+            has never answered for the server.
         """
+        now_s = time.monotonic()
+        if self._error is None or now_s >= self._ask_s:
+            try:
+                return self._ask(server, now_s)
+            except client.PlacementError as error:
+                self._error = error
+                self._ask_s = time.monotonic() + PAUSE_S
+        if server in self._last:
+            return self._last[server][0]
+        raise self._error
+
+    def _ask(
+        self, server: str, now_s: float
+    ) -> tuple[ClaimedUplink, ...] | None:
+        uplinks = self._read(server)
+        self._error = None
+        for other, (_, read_s) in list(self._last.items()):
+            if now_s - read_s > KEEP_S:
+                del self._last[other]
+        if uplinks is not None:
+            self._last[server] = uplinks, now_s
+        return uplinks
+
+    def _read(self, server: str) -> tuple[ClaimedUplink, ...] | None:
         publication = self._publication()
         if publication is None:
             return None

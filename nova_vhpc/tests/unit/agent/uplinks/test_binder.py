@@ -24,9 +24,10 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
     encap_ip_journal,
 )
-from nova_vhpc.placement import client
+from nova_vhpc.placement import client, publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import model
 
 MAC = '52:54:00:00:00:01'
 OWN = (claims.ClaimedUplink('br-own', 'eth1', '10.2.0.1'),)
@@ -217,13 +218,46 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             self.binder.reconcile()
         self.assert_restored()
 
+    def serve_claims(self) -> mock.Mock:
+        """Let the claims come from Placement; return its client."""
+        placement = mock.create_autospec(client.PlacementClient, instance=True)
+        uplink = model.Uplink(
+            'eth1', 'br-own', model.BridgeKind.SHARED, 1, encap_ip='10.2.0.1'
+        )
+        bridge = model.Bridge('br-own', uplink.kind, (uplink,))
+        placement.claimed_uplinks.return_value = frozenset(
+            [model.provider_uuid('cn1', 'br-own', 'eth1')]
+        )
+        publication = claims.Publication(
+            placement,
+            publisher.Published('cn1', (), (), 0),
+            model.HostTopology('cn1', (bridge,)),
+        )
+        self.claims = claims.UplinkClaims(lambda: publication)
+        self.binder = self.make_binder()
+        return placement
+
     def test_nics_stay_while_placement_is_away(self) -> None:
+        placement = self.serve_claims()
         self.bind()
-        self.claims.uplinks.side_effect = client.PlacementError('away')
+        placement.claimed_uplinks.side_effect = client.PlacementError('away')
         with mock.patch.object(binder.time, 'monotonic', return_value=1e12):
             self.binder.reconcile()
         self.assertEqual('10.2.0.1', self.encap_ip)
         self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_restarted_guest_is_bound_while_placement_is_away(self) -> None:
+        placement = self.serve_claims()
+        self.bind()
+        placement.claimed_uplinks.side_effect = client.PlacementError('away')
+        self.manager._context.guests.remove_ended_run('u')
+        self.ovsdb.unplug(self.row)
+        self.binder.reconcile()
+        self.look()
+        # os-vif may be later than libvirt.
+        self.binder.reconcile()
+        self.row = self.ovsdb.plug('u', MAC)
+        self.bind()
 
     def test_nics_stay_until_the_first_publication(self) -> None:
         """Only then it is known whether the claim is gone."""
