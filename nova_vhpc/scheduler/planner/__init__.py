@@ -21,6 +21,7 @@ Pure: the same request always gets the same placement. Other rooms call
 import dataclasses
 import math
 
+from nova_vhpc.scheduler.planner import rails
 from nova_vhpc.scheduler.planner.group_policies import place
 from nova_vhpc.scheduler.planner.host_groups import capacities
 from nova_vhpc.scheduler.planner.infeasibility import beyond_tier, why_not
@@ -67,8 +68,9 @@ def plan(request: PlanRequest) -> ClusterPlacement:
     """Place all members of a virtual cluster at the least predicted cost.
 
     A hard policy of the server group is always kept; a soft one comes
-    before cost. Hosts that cost the same are chosen so that the sets of
-    clusters of hosts become equal or disjoint.
+    before cost. Of placements that cost the same, one is chosen whose members
+    use the same rails, then one with which the sets of clusters of hosts
+    become equal or disjoint.
 
     :returns: a placement. If the members do not fit, it is empty and has an
         ``infeasible_reason``; no exception is raised.
@@ -79,7 +81,9 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         return ClusterPlacement(
             {}, math.inf, infeasible_reason=why_not(objective)
         )
+    counts = rails.on_same_rails(objective, counts, place)
     counts = nested(objective, counts)
+    rails_of_members = rails.assigned(objective, counts)
     merged = objective.merged(counts)
     return ClusterPlacement(
         objective.named(counts),
@@ -87,4 +91,9 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         objective.tier(merged),
         own_overcommit=most_own(objective, counts),
         tier_factor=objective.tier_factor(merged),
+        rails={
+            objective.hosts[index].name: names
+            for index, names in rails_of_members.items()
+        },
+        stray_share=rails.stray_share(objective, rails_of_members),
     )

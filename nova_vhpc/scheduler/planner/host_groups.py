@@ -218,7 +218,7 @@ def capacities(request: PlanRequest, objective: Objective) -> list[int]:
     ratio = request.max_overcommit
     most = request.members
     new_capacities = []
-    for _, total, used, cpus, ram, slots, _, _, _, _ in objective.hosts:
+    for _, total, used, cpus, ram, slots, _, _, _, _, _ in objective.hosts:
         limit = (total - spare) * ratio - used + 1e-9
         if limit > cpus:
             limit = cpus

@@ -46,6 +46,19 @@ class Policy(enum.StrEnum):
     SOFT_ANTI_AFFINITY = 'soft-anti-affinity'
 
 
+class Rail(NamedTuple):
+    """The free uplinks of one host on one rail.
+
+    :ivar name: name of the rail; empty for uplinks whose rail is unknown.
+    :ivar slots: number of members that can still claim them.
+    :ivar mbps: speed of the slowest of them, in Mbit/s.
+    """
+
+    name: str
+    slots: int
+    mbps: int
+
+
 class HostFacts(NamedTuple):
     """One host that passed the filters, as the planner sees it.
 
@@ -64,6 +77,8 @@ class HostFacts(NamedTuple):
     :ivar rack: ``vhpc:rack`` of the host's aggregate, or None.
     :ivar clusters: ids of the other virtual clusters with members there, as
         far as known.
+    :ivar rails: rails of its free uplinks; empty if the rail of an uplink
+        does not matter to the members' packets.
     """
 
     name: str
@@ -76,6 +91,7 @@ class HostFacts(NamedTuple):
     switch: str | None = None
     rack: str | None = None
     clusters: frozenset[str] = frozenset()
+    rails: tuple[Rail, ...] = ()
 
 
 def one_of(name: str | None, other: str | None) -> str | None:
@@ -108,6 +124,8 @@ class PlanRequest:
     :ivar max_tier: largest tier that may be needed to contain all members;
         None for no limit.
     :ivar costs: what was measured of this kind of host.
+    :ivar running_rails: number of running members by rail, by host name, as
+        far as known.
     """
 
     members: int
@@ -123,6 +141,9 @@ class PlanRequest:
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     max_tier: Tier | None = None
     costs: cost_table.CostTable = cost_table.PAPER
+    running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,6 +164,11 @@ class ClusterPlacement:
         gets new members; above 1.0, members take turns with each other.
     :ivar tier_factor: mean factor by which the fabric prolongs a message
         between members on different hosts; 1.0 under one switch.
+    :ivar rails: rail of each new member by host name; empty if rails do not
+        matter.
+    :ivar stray_share: part of the frames between hosts that leave by uplinks
+        on which the cluster has no claim for them, 0.0 to 1.0
+        (:mod:`nova_vhpc.scheduler.planner.rails`).
     """
 
     assignments: Mapping[str, int]
@@ -151,3 +177,7 @@ class ClusterPlacement:
     infeasible_reason: str | None = None
     own_overcommit: float = 0.0
     tier_factor: float = 1.0
+    rails: Mapping[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=dict
+    )
+    stray_share: float = 0.0

@@ -34,10 +34,10 @@ _Set = frozenset[str]
 _Buckets = dict[_Set, list[int]]
 """Positions of interchangeable hosts by their clusters."""
 
-_cost_facts = operator.itemgetter(1, 2, 3, 6, 7, 8)
+_cost_facts = operator.itemgetter(1, 2, 3, 6, 7, 8, 10)
 """Facts of a host without name, RAM, slots and clusters."""
 
-_all_facts = operator.itemgetter(1, 2, 3, 4, 5, 6, 7, 8)
+_all_facts = operator.itemgetter(1, 2, 3, 4, 5, 6, 7, 8, 10)
 """Facts of a host without name and clusters."""
 
 

@@ -78,6 +78,7 @@ def build_plan_request(
     policy: str | None,
     max_server_per_host: int | None,
     costs: CostTable = PAPER,
+    running_rails: Mapping[str, Mapping[str, int]] | None = None,
 ) -> PlanRequest:
     """Return the request for a plan of a whole virtual cluster.
 
@@ -91,6 +92,8 @@ def build_plan_request(
     :param policy: policy of the server group, None without a group.
     :param max_server_per_host: rule of ``anti-affinity``; None is 1.
     :param costs: what was measured of this kind of host.
+    :param running_rails: number of running members by rail, by host name, as
+        far as known.
     """
     max_tier = requirements.specs.max_tier
     return PlanRequest(
@@ -107,6 +110,7 @@ def build_plan_request(
         existing=existing,
         max_tier=None if max_tier is None else Tier[max_tier.upper()],
         costs=costs,
+        running_rails=running_rails or {},
     )
 
 

@@ -26,8 +26,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from nova_vhpc.scheduler.hosts import network_fit
-from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.hosts import network_fit, rails
+from nova_vhpc.scheduler.planner.model import NO_LIMIT, Rail
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 from nova_vhpc.topology import model
 
@@ -150,6 +150,8 @@ class UplinkReservations:
         # Plain dicts: there are thousands of these objects, mostly empty.
         self._used: dict[str, int] = {}
         self._lost: dict[str, int] = {}
+        # Rails of all members, those that have claimed included.
+        self._planned: Counter[str] | None = None
 
     def members_left(self) -> int:
         """Return how many further members can claim uplinks on this host."""
@@ -159,10 +161,33 @@ class UplinkReservations:
 
     def _free(self) -> Iterable[tuple[str, int]]:
         """Return bridge and number of free slots of each uplink."""
+        return ((u.bridge, slots) for u, slots in self._free_slots())
+
+    def _free_slots(self) -> Iterable[tuple[UplinkState, int]]:
         return (
-            (u.bridge, max(0, _offered_slots(u) - self._used.get(u.uuid, 0)))
+            (u, max(0, _offered_slots(u) - self._used.get(u.uuid, 0)))
             for u in self._uplinks.values()
         )
+
+    def free_rails(self) -> tuple[Rail, ...]:
+        """Return the rails on which further members can claim uplinks."""
+        return rails.free(self._free_slots())
+
+    def used_rails(self) -> Counter[str]:
+        """Return how many members have claimed uplinks, by rail."""
+        used: Counter[str] = Counter()
+        for uuid, members in self._used.items():
+            if uuid in self._uplinks:
+                used[rails.name_of(self._uplinks[uuid])] += members
+        return used
+
+    def plan_rails(self, names: Iterable[str]) -> None:
+        """Prefer uplinks of some rails from now on.
+
+        :param names: rail of each further member.
+        """
+        self._planned = self.used_rails()
+        self._planned.update(names)
 
     def note_outcome(
         self, candidates: Sequence[Candidate], placed: bool
@@ -193,7 +218,8 @@ class UplinkReservations:
     ) -> Candidates:
         """Return the candidates that can still be claimed, the best first.
 
-        Candidates with fast links come first, then those with many free
+        Candidates on the rails of the plan come first (the planner knows how
+        fast they are), then those with fast links, then those with many free
         slots; chance decides between equal ones, so that schedulers do not
         race for the same. If bridges are shared, the bridge of this host's
         other members precedes all others, because traffic between co-located
@@ -211,9 +237,15 @@ class UplinkReservations:
                     bridge = self._uplinks[uuid].bridge
                     peers[bridge] = peers.get(bridge, 0) + members
         stranded = self._stranded(more)
+        wanted = None
+        if self._planned is not None:
+            # Subtracting counters drops rails of which none is left.
+            wanted = (self._planned - self.used_rails()).keys()
         kept = []
         for candidate in candidates:
-            key = self._rank(uplinks_of(candidate), peers, chance, stranded)
+            key = self._rank(
+                uplinks_of(candidate), peers, chance, stranded, wanted
+            )
             if key is not None:
                 kept.append((key, candidate))
         kept.sort(key=lambda pair: pair[0])
@@ -251,10 +283,12 @@ class UplinkReservations:
         peers: Mapping[str, int],
         chance: Callable[[], float],
         stranded: Callable[[Set[str]], int],
+        wanted: Set[str] | None,
     ) -> tuple[float, ...] | None:
         """Return the sort key of a candidate, None if it cannot be claimed."""
         lost = 0
         crowded = 0
+        other_rail = 0
         slowest: float = 0
         bridges = set()
         for uuid in claimed:
@@ -270,6 +304,8 @@ class UplinkReservations:
                 crowded += uplink.used
                 slowest = min(slowest or uplink.mbps, uplink.mbps)
                 bridges.add(uplink.bridge)
+                if wanted is not None:
+                    other_rail += rails.name_of(uplink) not in wanted
             elif not self._unknown or used:
                 return None
         # Two request groups may be offered the same uplink.
@@ -283,6 +319,7 @@ class UplinkReservations:
             lost,
             stranded(bridges),
             -peers_there,
+            other_rail,
             -slowest,
             crowded,
             chance(),

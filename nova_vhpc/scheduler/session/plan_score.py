@@ -19,12 +19,20 @@ took the uplink, or another weigher weighed more.
 """
 
 import random
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set,
+)
 from typing import Any
 
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import planner
+from nova_vhpc.scheduler.hosts import rails
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
@@ -68,6 +76,8 @@ class PlanScore:
     :param subset_size: number of best entries of the list of which Nova takes
         one by chance.
     :param costs: what was measured of the cloud's hosts.
+    :param reorder: called with a host whose allocation candidates are to be
+        put in order again, because the plan prefers some.
     :ivar duplicates: whether a host may be in the list more than once.
     :ivar placement: last plan, None before the first.
     """
@@ -83,6 +93,7 @@ class PlanScore:
         cluster_size: int = 0,
         subset_size: int = 1,
         costs: CostTable = PAPER,
+        reorder: Callable[[HostInfo], None] = lambda host_info: None,
     ) -> None:
         self.duplicates = False
         self.placement: planner.ClusterPlacement | None = None
@@ -95,7 +106,11 @@ class PlanScore:
         self._cluster_size = cluster_size
         self._subset_size = subset_size
         self._costs = costs
+        self._reorder = reorder
+        self._rails_matter = rails.matter(host_fit.requirements)
         self._placed: list[HostInfo] = []
+        # Hosts on which members of the request were placed, in that order.
+        self._used: dict[HostInfo, None] = {}
         self._remaining: int | None = None
         self._expected = 0
         self._existing: dict[str, int] = {}
@@ -218,6 +233,7 @@ class PlanScore:
         self._existing = members.running
         self._remaining = members.remaining
         self._expected = members.expected
+        self._used = dict.fromkeys(self._placed)
         self._placed.clear()
 
     def _follow(self) -> None:
@@ -226,6 +242,7 @@ class PlanScore:
         for host_info in placed:
             assert self._remaining is not None
             self._remaining -= 1
+            self._used[host_info] = None
             name = host_info.name or host_info.state.host
             self._existing[name] = self._existing.get(name, 0) + 1
             quota = self._quota.get(host_info, 0)
@@ -286,6 +303,9 @@ class PlanScore:
             host_info = by_name[name]
             self._quota[host_info] = placement.assignments[name]
             host_info.weight = weight
+            if name in placement.rails and host_info.reservations is not None:
+                host_info.reservations.plan_rails(placement.rails[name])
+                self._reorder(host_info)
 
     def _request(self, facts: Sequence[HostFacts]) -> PlanRequest:
         """Return the request for a plan of the remaining members.
@@ -304,7 +324,18 @@ class PlanScore:
             policy,
             most,
             self._costs,
+            self._running_rails(),
         )
+
+    def _running_rails(self) -> dict[str, Mapping[str, int]]:
+        """Return the rails of the members that run, by host name."""
+        return {
+            host_info.name or host_info.state.host: (
+                host_info.reservations.used_rails()
+            )
+            for host_info in self._used
+            if self._rails_matter and host_info.reservations is not None
+        }
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
         host_fit = self._host_fit
@@ -335,6 +366,8 @@ class PlanScore:
                 host_fit.resources(host_info),
                 host_info.placed,
             )
+            if self._rails_matter and host_info.reservations is not None:
+                fact = fact._replace(rails=host_info.reservations.free_rails())
             source_vcpus = host_fit.source_vcpus(state)
             if source_vcpus:
                 fact = fact._replace(used_vcpus=fact.used_vcpus - source_vcpus)

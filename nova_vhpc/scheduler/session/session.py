@@ -94,6 +94,7 @@ class SchedulingSession:
             size,
             self._subset_size,
             cost_table_file.read(group.cost_table),
+            self._order,
         )
 
     @classmethod
