@@ -24,6 +24,24 @@ with the versions that the tenant's page names):
 
 from nova_vhpc.vendordata import model
 
+EAGER_LIMIT = 16384
+"""Bytes from which on a message is spread over two interfaces.
+
+By default Open MPI sends what is no longer than 64 KiB over a single one, and
+UCX everything (seen with Open MPI 5.0.11 and MPICH 5.0.2). To be spread, a
+message needs a round trip more, half of what so many bytes take on a link of
+1 Gbit/s.
+"""
+
+FIRST_PART = 4096
+"""Bytes that Open MPI sends over one interface before it spreads the rest."""
+
+SPREAD_FLAGS = (
+    *('--mca', 'btl_tcp_eager_limit', str(EAGER_LIMIT)),
+    *('--mca', 'btl_tcp_rndv_eager_limit', str(FIRST_PART)),
+)
+"""Flags of Open MPI's mpirun for two interfaces."""
+
 
 def openmpi_flags(cluster: model.Cluster) -> list[str]:
     """Return the flags of mpirun of Open MPI 4, except for the hostfile."""
@@ -88,6 +106,7 @@ def _interfaces(cluster: model.Cluster, runtime: list[str]) -> list[str]:
         '--mca',
         'btl_tcp_if_include',
         ','.join([*first, *second]),
+        *(SPREAD_FLAGS if second else ()),
         *runtime,
         ','.join(first or second),
     ]

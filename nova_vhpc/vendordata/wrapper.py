@@ -18,15 +18,16 @@ script finds the names by the members' addresses, on the member that it runs
 on.
 """
 
-from nova_vhpc.vendordata import model
+from nova_vhpc.vendordata import model, mpi
 
 _SCRIPT = """\
 #!/bin/sh
 # Runs a program on the interfaces for MPI: mpiexec ... ./vhpc-run ./program
 first='FIRST'
 second='SECOND'
-interfaces= devices= rdma=
+interfaces= devices= rdma= rails=0
 for addresses in "$first" "$second"; do
+    before=$interfaces
     for pair in $(ip -o address show | awk '{print $2 "=" $4}'); do
         nic=${pair%%=*}
         address=${pair#*=}
@@ -41,6 +42,7 @@ for addresses in "$first" "$second"; do
             fi
         done
     done
+    [ "$interfaces" = "$before" ] || rails=$((rails + 1))
 done
 if [ -n "$interfaces" ]; then
     # Open MPI, UCX (MPICH), libfabric (MPICH, Intel MPI)
@@ -50,6 +52,16 @@ if [ -n "$interfaces" ]; then
     if [ -z "$rdma" ]; then
         export FI_PROVIDER="${FI_PROVIDER:-tcp}"
     fi
+fi
+if [ "$rails" = 2 ] && [ -z "$rdma" ]; then
+    # Long messages go over both interfaces.
+    limit=${OMPI_MCA_btl_tcp_eager_limit:-LIMIT}
+    export OMPI_MCA_btl_tcp_eager_limit="$limit"
+    part=${OMPI_MCA_btl_tcp_rndv_eager_limit:-PART}
+    export OMPI_MCA_btl_tcp_rndv_eager_limit="$part"
+    export UCX_MAX_EAGER_RAILS="${UCX_MAX_EAGER_RAILS:-2}"
+    export UCX_MAX_RNDV_RAILS="${UCX_MAX_RNDV_RAILS:-2}"
+    export UCX_RNDV_THRESH="${UCX_RNDV_THRESH:-LIMIT}"
 fi
 exec "$@"
 """
@@ -75,4 +87,9 @@ def wrapper(cluster: model.Cluster) -> str:
         )
         for position in range(2)
     )
-    return _SCRIPT.replace('FIRST', first).replace('SECOND', second)
+    return (
+        _SCRIPT.replace('FIRST', first)
+        .replace('SECOND', second)
+        .replace('LIMIT', str(mpi.EAGER_LIMIT))
+        .replace('PART', str(mpi.FIRST_PART))
+    )

@@ -51,6 +51,23 @@ class OpenMpiTest(base.TestCase):
                 self.assertEqual(subnets, _flag(flags, 'btl_tcp_if_include'))
                 self.assertEqual(runtime, _flag(flags, name))
 
+    def test_long_messages_are_spread_over_two_interfaces_only(self):
+        for network, limit in (
+            ('multiple-shared', '16384'),
+            ('shared-separate', None),
+        ):
+            cluster = fakes.cluster(self.members, network)
+            for flags in (
+                mpi.openmpi_flags(cluster),
+                mpi.openmpi5_flags(cluster),
+            ):
+                if limit is None:
+                    self.assertNotIn('btl_tcp_eager_limit', flags)
+                else:
+                    self.assertEqual(
+                        limit, _flag(flags, 'btl_tcp_eager_limit')
+                    )
+
     def test_each_runtime_gets_its_own_parameter_only(self):
         cluster = fakes.cluster(self.members)
         self.assertNotIn('--prtemca', mpi.openmpi_flags(cluster))

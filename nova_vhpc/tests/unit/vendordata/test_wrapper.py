@@ -38,6 +38,13 @@ cat <<'END'
 END
 """
 
+_NAMES = (
+    'OMPI_MCA_btl_tcp_if_include',
+    'UCX_NET_DEVICES',
+    'FI_TCP_IFACE',
+    'FI_PROVIDER',
+)
+
 
 def _member(number, network, *addresses):
     return dataclasses.replace(
@@ -55,19 +62,13 @@ class WrapperTest(base.TestCase):
         super().setUp()
         self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
-    def run_(self, members, *, ip=_IP, environment=()):
+    def run_(self, members, *, ip=_IP, environment=(), names=_NAMES):
         """Run a program that prints its argument and the variables."""
         if ip is not None:
             (self.path / 'ip').write_text(ip)
             (self.path / 'ip').chmod(0o755)
         script = self.path / 'vhpc-run'
         script.write_text(wrapper.wrapper(fakes.mixed(members)))
-        names = (
-            'OMPI_MCA_btl_tcp_if_include',
-            'UCX_NET_DEVICES',
-            'FI_TCP_IFACE',
-            'FI_PROVIDER',
-        )
         program = '; '.join(['echo "$1"', *(f'echo "${n}"' for n in names)])
         return subprocess.run(
             ['sh', '-eu', script, 'sh', '-c', program, '', 'two words'],
@@ -96,6 +97,33 @@ class WrapperTest(base.TestCase):
                 ['two words', expected, expected, first, 'tcp'],
                 self.run_(members),
             )
+
+    def test_long_messages_are_spread_over_two_interfaces(self):
+        limits = {
+            'OMPI_MCA_btl_tcp_eager_limit': '16384',
+            'OMPI_MCA_btl_tcp_rndv_eager_limit': '4096',
+            'UCX_MAX_EAGER_RAILS': '2',
+            'UCX_MAX_RNDV_RAILS': '2',
+            'UCX_RNDV_THRESH': '16384',
+        }
+        nics = ('10.0.0.1', '10.1.0.1')
+        found = self.run_([_member(1, 'multiple-shared', *nics)], names=limits)
+        self.assertEqual([*limits.values()], found[1:])
+        chosen = {**limits, 'UCX_RNDV_THRESH': 'auto'}
+        found = self.run_(
+            [_member(1, 'multiple-shared', *nics)],
+            names=limits,
+            environment={'UCX_RNDV_THRESH': 'auto'},
+        )
+        self.assertEqual([*chosen.values()], found[1:])
+        for network, addresses in (
+            ('shared', nics[:1]),
+            ('shared-separate', nics),
+            # The other network is not this guest's.
+            ('multiple-shared', ('10.0.0.1', '10.9.0.1')),
+        ):
+            found = self.run_([_member(1, network, *addresses)], names=limits)
+            self.assertEqual([''] * len(limits), found[1:], network)
 
     def test_another_nic_in_the_same_address_range_is_not_used(self):
         # The smallest subnet of .1 and .14 has .11, too.
