@@ -24,39 +24,15 @@ from keystoneauth1.identity import base
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
-
-_HINTS: tuple[tuple[type[Exception], str], ...] = (
-    (
-        ksa_exceptions.Unauthorized,
-        'are username, password, project and domains of [{}] right?',
-    ),
-    (
-        ksa_exceptions.CatalogException,
-        'has the cloud of auth_url this service, by region_name and '
-        'valid_interfaces of [{}]?',
-    ),
-    (
-        ksa_exceptions.MissingAuthPlugin,
-        'does auth_section of [{}] name a group that has an auth_type?',
-    ),
-)
-"""What an operator should check, for errors that do not say it."""
+from nova_vhpc.clients import failures
 
 _CHATTY = ('keystoneauth.identity.generic.base', 'stevedore.named')
 """Loggers that warn at each attempt to log in, if Keystone is not reachable or
 the ``auth_type`` does not exist. We log that once, with more detail."""
 
 
-def reason(error: Exception, group: str) -> str:
-    """Return in one line why a request to a service failed.
-
-    :param group: option group with the credentials that were used.
-    """
-    text = ' '.join(str(error).split()) or type(error).__name__
-    for kind, hint in _HINTS:
-        if isinstance(error, kind):
-            return f'{text.rstrip(".")}; {hint.format(group)}'
-    return text
+class UnusableError(ValueError):
+    """The options of a group make no client; the text says which and why."""
 
 
 def given(conf: cfg.ConfigOpts, group: str) -> bool:
@@ -95,6 +71,27 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
     plugin = loading.load_auth_from_conf_options(conf, group)
     keep_from_itself(plugin)
     return plugin
+
+
+def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:
+    """Return keystoneauth's adapter of a group's service.
+
+    It logs in at the first request.
+
+    :param options: further arguments of the adapter.
+    :raises UnusableError: an option is wrong or missing.
+    """
+    try:
+        session = loading.load_session_from_conf_options(
+            conf, group, auth=load(conf, group)
+        )
+        return loading.load_adapter_from_conf_options(
+            conf, group, session=session, **options
+        )
+    except Exception as error:
+        # keystoneauth raises many kinds, also TypeError.
+        text = failures.reason(error, failures.Place.of_group(group))
+        raise UnusableError(f'[{group}] is unusable: {text}') from error
 
 
 def keep_from_itself(plugin: Any) -> None:

@@ -15,8 +15,14 @@
 
 import argparse
 import contextlib
+import os
+import traceback
 from collections.abc import Iterator
 from typing import Any
+
+from keystoneauth1 import exceptions as ksa
+
+from nova_vhpc.clients import failures
 
 MICROVERSION = '2.86'
 """First microversion with which Nova checks extra specs by validators."""
@@ -38,25 +44,76 @@ class NothingPublishedError(UnknownNameError):
     """Placement does not know the resource classes that agents create."""
 
 
+_NOT_IN_CATALOG = 'The service is not present in the service catalog:'
+
+_VARIABLES = ('OS_AUTH_URL', 'OS_USERNAME', 'OS_PASSWORD', 'OS_TOKEN')
+"""Environment variables of which one is set if they describe the cloud."""
+
 _KINDS = {400: UnknownNameError, 404: GoneError}
 
 
 @contextlib.contextmanager
-def asked() -> Iterator[None]:
+def asked(cloud: str | None = None) -> Iterator[None]:
     """Turn exceptions of the cloud's client libraries into CloudError.
 
     The libraries raise dozens of classes, and a caller can only report them.
 
-    :raises CloudError: openstacksdk or keystoneauth raised an exception.
+    :param cloud: name of the cloud in clouds.yaml, if one was given.
+    :raises CloudError: the cloud cannot be asked.
     """
     try:
         yield
     except Exception as error:
-        package = type(error).__module__.partition('.')[0]
-        if package not in ('openstack', 'keystoneauth1'):
+        if not _is_of_libraries(error):
             raise
-        text = ' '.join(str(error).split())
-        raise CloudError(f'the cloud says: {text}') from None
+        raise CloudError(f'the cloud says: {_why(error, cloud)}') from None
+
+
+def _why(error: Exception, cloud: str | None) -> str:
+    """Return why the libraries failed, and what to change."""
+    status = getattr(error, 'status_code', None)
+    if status:
+        text = failures.plain(error)
+        hint = failures.refusal(status, place(cloud))
+        return f'{text.rstrip(".")}; {hint}' if hint else text
+    text = str(error)
+    if _NOT_IN_CATALOG in text:
+        # openstacksdk keeps keystoneauth's error as text only.
+        text = text.partition(_NOT_IN_CATALOG)[2].strip()
+        kind = ksa.EmptyCatalog if 'is empty' in text else ksa.EndpointNotFound
+        return failures.reason(kind(text), place(cloud))
+    cause: BaseException | None = error
+    while cause is not None and not failures.is_connection_error(cause):
+        cause = cause.__cause__ or cause.__context__
+    return failures.reason(cause or error, place(cloud))
+
+
+def _is_of_libraries(error: BaseException) -> bool:
+    """Return whether an error is one that the client libraries report.
+
+    keystoneauth passes on a bare ``Exception`` and errors of files.
+    """
+    packages = ('openstack', 'keystoneauth1')
+    if type(error).__module__.partition('.')[0] in packages:
+        return True
+    return (isinstance(error, OSError) or type(error) is Exception) and any(
+        str(frame.f_globals.get('__name__')).partition('.')[0] in packages
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
+def place(cloud: str | None) -> failures.Place:
+    """Return where the settings of a cloud are made.
+
+    :param cloud: name of the cloud in clouds.yaml, if one was given.
+    """
+    name = cloud or os.environ.get('OS_CLOUD')
+    spellings = {'valid_interfaces': 'interface', 'cafile': 'cacert'}
+    if name and name != 'envvars':
+        return failures.Place(f"cloud '{name}' in clouds.yaml", spellings)
+    if any(name in os.environ for name in _VARIABLES):
+        return failures.Place('', spellings, prefix='OS_')
+    return failures.Place('the cloud in clouds.yaml', spellings)
 
 
 @contextlib.contextmanager
@@ -114,28 +171,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def connect(args: argparse.Namespace) -> Any:
     """Return an openstacksdk connection.
 
-    :raises CloudError: the cloud is not configured.
+    :raises CloudError: the cloud is not configured, or not named where there
+        are several.
     """
     # Imported here because it takes a second, which --help and offline use
     # do not need.
-    import keystoneauth1.exceptions
     import openstack
-    import openstack.exceptions
 
     from nova_vhpc.clients import credentials
 
     try:
         connection = openstack.connect(cloud=args.os_cloud)
-    except (
-        openstack.exceptions.SDKException,
-        keystoneauth1.exceptions.ClientException,
-    ) as error:
+    except Exception as error:
+        # It passes on whatever a damaged clouds.yaml makes it raise.
         raise CloudError(
-            f'cannot connect to the cloud: {error}; set OS_CLOUD or the '
-            'OS_* variables'
+            f'cannot connect to the cloud: {failures.plain(error)}; '
+            + _choice(args.os_cloud)
         ) from None
     credentials.keep_from_itself(connection.session.auth)
     return connection
+
+
+def _choice(cloud: str | None) -> str:
+    """Return what to change if there is no cloud to connect to."""
+    from openstack import config
+
+    try:
+        names = set(config.OpenStackConfig().get_cloud_names())
+    except Exception as error:
+        return f'clouds.yaml is no mapping of clouds by name ({error})'
+    name = cloud or os.environ.get('OS_CLOUD')
+    if name in names:
+        return f"change cloud '{name}' in clouds.yaml"
+    if not name and any(name in os.environ for name in _VARIABLES):
+        return 'change or set OS_AUTH_URL and the other OS_* variables'
+    # Names that openstacksdk makes up.
+    names -= {'envvars', 'defaults'}
+    if names:
+        return (
+            'name one cloud of clouds.yaml by --os-cloud or OS_CLOUD: '
+            + ', '.join(sorted(names))
+        )
+    return (
+        'set OS_AUTH_URL and the other OS_* variables, or write a clouds.yaml '
+        '(one that is not YAML is ignored)'
+    )
 
 
 def validating(connection: Any) -> None:
@@ -166,6 +246,18 @@ def find_flavor(connection: Any, name: str) -> Any:
     return flavor
 
 
+def _refused(status: int, adapter: Any) -> str:
+    """Return what to do about an answer 401 or 403."""
+    service = getattr(adapter, 'service_type', None) or 'cloud'
+    if status == 401:
+        return f'{service}: {failures.refusal(status, place(None))}'
+    return (
+        f'{service} does not let this user read the hosts of the cloud; only '
+        'an administrator may: use credentials with the role admin, or ask '
+        'the operator of the cloud'
+    )
+
+
 def get(adapter: Any, path: str, version: str) -> Any:
     """Return the decoded JSON answer to a GET request.
 
@@ -181,6 +273,8 @@ def get(adapter: Any, path: str, version: str) -> Any:
             'nova-vhpc-agent has published anything yet. It says: '
             + ' '.join(response.text.split())[:300]
         )
+    if response.status_code in (401, 403):
+        raise CloudError(_refused(response.status_code, adapter))
     if response.status_code != 200:
         raise _KINDS.get(response.status_code, CloudError)(
             f'GET {path} was answered {response.status_code}: '

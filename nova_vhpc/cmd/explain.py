@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
             option = name.replace('_', '-')
             parser.error(f'--{option}: {number} is less than {least}')
     try:
-        with openstack.asked():
+        with openstack.asked(args.os_cloud):
             answer = _answer(args, connection)
         if args.json:
             output.print_json(answer.as_dict())

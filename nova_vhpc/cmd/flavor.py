@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     output.take_any_name()
     args = _parser().parse_args(argv)
     try:
-        with openstack.asked():
+        with openstack.asked(args.os_cloud):
             if connection is None:
                 connection = openstack.connect(args)
             status: int = args.run(args, connection)

@@ -19,7 +19,6 @@ import wsgiref.simple_server
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
-from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import netutils
@@ -95,12 +94,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
     :raises ValueError: the configuration is unsafe or incomplete.
     """
     group = nova_conf.GROUP
-    session = loading.load_session_from_conf_options(
-        conf, group, auth=credentials.load(conf, group)
-    )
-    client = loading.load_adapter_from_conf_options(
-        conf, group, session=session
-    )
+    client = credentials.adapter(conf, group)
     source = nova.NovaClusterSource(client, conf.vhpc_vendordata.cache_seconds)
     application = wsgi.make_application(conf, source)
     if not credentials.given(conf, group):

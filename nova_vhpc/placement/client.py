@@ -20,9 +20,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from keystoneauth1 import adapter as ksa_adapter
-from keystoneauth1 import exceptions as ksa_exceptions
 
-from nova_vhpc.clients import credentials
+from nova_vhpc.clients import failures
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.topology import model
 
@@ -30,6 +29,8 @@ MICROVERSION = '1.36'
 
 MICROVERSION_MOVE = '1.37'
 """First microversion that can change or remove a provider's parent."""
+
+_PLACE = failures.Place.of_group(placement_conf.GROUP)
 
 _KINDS = frozenset(
     (
@@ -286,16 +287,10 @@ class PlacementClient:
                 raise_exc=False,
                 headers={'Accept': 'application/json'},
             )
-        except ksa_exceptions.ClientException as error:
-            raise PlacementError(
-                credentials.reason(error, placement_conf.GROUP)
-            ) from error
         except Exception as error:
-            # keystoneauth raises a bare Exception for a missing password,
-            # and an OSError for a missing file of certificates.
-            text = ' '.join(str(error).split()) or type(error).__name__
+            # keystoneauth raises many kinds.
             raise PlacementError(
-                f'[placement] of the configuration is unusable: {text}'
+                failures.reason(error, _PLACE, self._adapter)
             ) from error
         code = response.status_code
         if code < http.HTTPStatus.BAD_REQUEST or (
@@ -307,7 +302,10 @@ class PlacementClient:
             if code == http.HTTPStatus.CONFLICT
             else PlacementError
         )
-        raise error_type(f'{method} {url}: {code}: {_detail(response)}')
+        text = f'{method} {url}: {code}: {_detail(response)}'
+        if hint := failures.refusal(code, _PLACE):
+            text = f'{text.rstrip(". ")}; {hint}'
+        raise error_type(text)
 
 
 def _detail(response: Any) -> str:

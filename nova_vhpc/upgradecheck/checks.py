@@ -143,11 +143,11 @@ def placement(
 def placement_away(reason: str) -> Result:
     """Return the result if Placement did not answer.
 
-    :param reason: error text.
+    :param reason: error text, with the option to change.
     """
     return failure(
-        f'Placement cannot be asked: {reason}. Set [placement] in '
-        'nova-vhpc.conf as in nova.conf.'
+        f'Placement cannot be asked: {reason.rstrip(".?")}. Compare '
+        '[placement] in nova-vhpc.conf with that in nova.conf.'
     )
 
 

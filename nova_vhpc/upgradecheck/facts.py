@@ -22,13 +22,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent.daemon import health, status_socket
-from nova_vhpc.clients import credentials
+from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -106,12 +105,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_placement(self) -> checks.Result:
         group = placement_conf.GROUP
         try:
-            session = loading.load_session_from_conf_options(
-                self._conf, group, auth=credentials.load(self._conf, group)
-            )
-            client = loading.load_adapter_from_conf_options(
-                self._conf, group, session=session
-            )
+            client = credentials.adapter(self._conf, group)
             hosts = placement_facts.providers(
                 client, f'required={model.TRAIT_HOST}', model.TRAIT_HOST
             )
@@ -127,10 +121,12 @@ class Checks(upgradecheck.UpgradeCommands):
                     summaries,
                     self._conf.scheduler.max_placement_results,
                 )
+        except credentials.UnusableError as error:
+            return checks.placement_away(str(error))
         except Exception as error:
-            # keystoneauth raises many kinds: a bare exception for a missing
-            # password, an OSError for a missing file of certificates.
-            return checks.placement_away(str(error) or type(error).__name__)
+            # keystoneauth raises many kinds.
+            place = failures.Place.of_group(group)
+            return checks.placement_away(failures.reason(error, place, client))
         stamps = placement_facts.stamps(markers, summaries)
         return checks.placement(
             len(hosts),

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from keystoneauth1 import adapter
-from keystoneauth1 import exceptions as ks_exceptions
 
-from nova_vhpc.clients import openstack
+from nova_vhpc.clients import failures, openstack
+from nova_vhpc.conf import nova_api
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.vendordata import model, nic_order
 
@@ -33,6 +33,8 @@ MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
 servers."""
 
+
+_PLACE = failures.Place.of_group(nova_api.GROUP)
 
 _RUNNING = (
     'ACTIVE',
@@ -73,6 +75,7 @@ class NovaClusterSource:
         self._tiers = tiers
         self._orders = nic_order.NicOrders(client)
         self._lock = threading.Lock()
+        self._sees_all = False
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
@@ -82,10 +85,8 @@ class NovaClusterSource:
         :param project_id: ID of its project.
         :raises NotMember: the server is in no virtual cluster, or not in the
             project.
-        :raises keystoneauth1.exceptions.ClientException: Nova does not
-            answer.
-        :raises RuntimeError: Nova refuses to answer, its answer is not what
-            its API describes, or the credentials cannot be used.
+        :raises RuntimeError: Nova does not answer, refuses to, its answer is
+            not what its API describes, or the credentials cannot be used.
         """
         cached = self._find_cached(server_uuid, project_id)
         if cached is not None:
@@ -115,9 +116,13 @@ class NovaClusterSource:
     def _read_cluster(
         self, server_uuid: str, project_id: str
     ) -> model.Cluster:
-        server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
-            'server'
-        ]
+        try:
+            server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
+                'server'
+            ]
+        except NotMember:
+            self._check_rights()
+            raise
         if server['tenant_id'] != project_id:
             raise NotMember(f'server {server_uuid} is not of this project')
         if 'flavor' not in server:
@@ -143,6 +148,17 @@ class NovaClusterSource:
         if cluster.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')
         return cluster
+
+    def _check_rights(self) -> None:
+        """Check once that Nova shows us the servers of all projects.
+
+        To a user without that right, every server of a tenant is unknown.
+
+        :raises RuntimeError: it does not.
+        """
+        if not self._sees_all:
+            self._get('/servers?all_tenants=1&limit=1')
+            self._sees_all = True
 
     def _find_cached(
         self, server_uuid: str, project_id: str
@@ -203,19 +219,22 @@ class NovaClusterSource:
             response = self._client.get(
                 url, microversion=MICROVERSION, raise_exc=False
             )
-        except ks_exceptions.ClientException:
-            raise
         except Exception as error:
-            # keystoneauth raises a bare exception for a missing password.
+            if not failures.is_connection_error(error):
+                raise
             raise RuntimeError(
-                f'[vhpc_nova] of the configuration cannot be used: {error}'
+                failures.reason(error, _PLACE, self._client)
             ) from None
         if response.status_code == 404 and missing is not None:
             raise missing(f'Nova has no {url}')
         if response.status_code != 200:
             raise RuntimeError(
                 f'Nova answered GET {url.split("?")[0]} with '
-                f'{response.status_code}: {response.text[:200]}'
+                f'{response.status_code}: '
+                + (
+                    failures.refusal(response.status_code, _PLACE)
+                    or response.text[:200]
+                )
             )
         try:
             body: dict[str, Any] = response.json()

@@ -22,18 +22,19 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from keystoneauth1 import exceptions as ks_exceptions
 from keystonemiddleware import auth_token
+from keystonemiddleware import exceptions as ksm_exceptions
 from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_utils import uuidutils
 
 from nova_vhpc import http_limits
-from nova_vhpc.clients import credentials
-from nova_vhpc.conf import nova_api as nova_conf
+from nova_vhpc.clients import credentials, failures
 from nova_vhpc.vendordata import answer, model, nova
 
 LOG = logging.getLogger(__name__)
+
+_AUTHTOKEN = failures.Place.of_group('keystone_authtoken')
 
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
@@ -65,17 +66,7 @@ class Application:
         self, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         """Serve one request."""
-        status, body = self._serve(environ)
-        data = json.dumps(body).encode()
-        start_response(
-            status,
-            [
-                ('Content-Type', 'application/json'),
-                ('Content-Length', str(len(data))),
-                ('Cache-Control', 'no-store'),
-            ],
-        )
-        return [data]
+        return _respond(start_response, *self._serve(environ))
 
     def _serve(self, environ: Environ) -> tuple[str, dict[str, Any]]:
         if self._roles is None and not _is_local(environ):
@@ -133,13 +124,27 @@ class Application:
             # Nova asks for every server, and most are in no cluster.
             LOG.debug('No vendordata for server %s: %s', server_uuid, reason)
             return '200 OK', {}
-        except (ks_exceptions.ClientException, RuntimeError) as error:
+        except RuntimeError as error:
             LOG.warning(
-                'Nova cannot be asked for server %s: %s',
-                server_uuid,
-                credentials.reason(error, nova_conf.GROUP),
+                'Nova cannot be asked for server %s: %s', server_uuid, error
             )
             return _error('503 Service Unavailable', 'Nova cannot be asked')
+
+
+def _respond(
+    start_response: StartResponse, status: str, body: dict[str, Any]
+) -> Iterable[bytes]:
+    """Send a response with a JSON body."""
+    data = json.dumps(body).encode()
+    start_response(
+        status,
+        [
+            ('Content-Type', 'application/json'),
+            ('Content-Length', str(len(data))),
+            ('Cache-Control', 'no-store'),
+        ],
+    )
+    return [data]
 
 
 def _error(status: str, message: str) -> tuple[str, dict[str, Any]]:
@@ -168,6 +173,79 @@ def _is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+class _UncheckedTokenError(Exception):
+    """Keystone could not be asked about a token; the text says why."""
+
+
+class _TokenCheck(auth_token.AuthProtocol):
+    """Has Keystone check the token of each request."""
+
+    def fetch_token(self, token: str, **options: Any) -> Any:
+        """Return what Keystone says of a token.
+
+        :raises KeystoneMiddlewareException: the token is not valid.
+        :raises _UncheckedTokenError: Keystone cannot be asked.
+        """
+        try:
+            return super().fetch_token(token, **options)
+        except ksm_exceptions.KeystoneMiddlewareException:
+            raise
+        except Exception as error:
+            cause = _keystone_error(error)
+            if cause is None:
+                raise
+            raise _UncheckedTokenError(
+                failures.reason(cause, _AUTHTOKEN, self._auth)
+            ) from error
+
+
+def _keystone_error(error: BaseException) -> BaseException | None:
+    """Return the error of the request to Keystone that led to an error."""
+    cause: BaseException | None = error
+    while cause is not None and not failures.is_connection_error(cause):
+        cause = cause.__context__
+    return cause
+
+
+class Authenticated:
+    """Passes requests with a valid token on to an application.
+
+    Without this class, some errors of Keystone become a traceback and status
+    500, and none names an option.
+
+    :param application: application to protect.
+    :param conf: configuration with ``[keystone_authtoken]``.
+    :raises UnusableError: an option of that group is wrong or missing.
+    """
+
+    def __init__(self, application: Any, conf: cfg.ConfigOpts) -> None:
+        try:
+            self._check = _TokenCheck(
+                application,
+                {'oslo_config_config': conf, 'delay_auth_decision': False},
+            )
+        except Exception as error:
+            # keystoneauth raises many kinds.
+            text = failures.reason(error, _AUTHTOKEN)
+            raise credentials.UnusableError(
+                f'[keystone_authtoken] is unusable: {text}'
+            ) from error
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Serve one request; answer 503 while Keystone cannot be asked."""
+        try:
+            answer: Iterable[bytes] = self._check(environ, start_response)
+        except _UncheckedTokenError as error:
+            LOG.error('Tokens cannot be checked: %s', error)
+            return _respond(
+                start_response,
+                *_error('503 Service Unavailable', 'tokens cannot be checked'),
+            )
+        return answer
+
+
 def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
     """Return the application with the configured authentication.
 
@@ -183,9 +261,8 @@ def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
                 'such as 127.0.0.1 is allowed'
             )
         return Application(source, roles=None)
-    application = auth_token.AuthProtocol(
-        Application(source, roles=set(options.allowed_roles)),
-        {'oslo_config_config': conf, 'delay_auth_decision': False},
+    application = Authenticated(
+        Application(source, roles=set(options.allowed_roles)), conf
     )
     # Not before: keystonemiddleware registers the options.
     if not credentials.given(conf, 'keystone_authtoken'):

@@ -18,14 +18,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import membership
-from nova_vhpc.clients import credentials
+from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api
 
 MICROVERSION = '2.100'
+
+_PLACE = failures.Place.of_group(nova_api.GROUP)
 
 
 class NovaError(Exception):
@@ -94,7 +95,7 @@ class NovaServers:
 
         :raises NovaError: Nova is away or refuses the query.
         """
-        with _translated():
+        with self._translated():
             nova = self._nova()
             servers = dict(self._servers(nova))
             members = [one for one in servers.values() if one is not None]
@@ -113,7 +114,7 @@ class NovaServers:
     def host_of(self, server: str) -> str | None:
         """Return the host on which Nova has a server; None if unknown."""
         try:
-            with _translated():
+            with self._translated():
                 body = self._nova().get(f'/servers/{server}').json()
                 host = body['server'].get('OS-EXT-SRV-ATTR:host')
         except (NovaError, AttributeError):
@@ -127,21 +128,13 @@ class NovaServers:
     def _nova(self) -> Any:
         if self._adapter is None:
             try:
-                auth = credentials.load(self._conf, 'vhpc_nova')
-                self._adapter = loading.load_adapter_from_conf_options(
+                self._adapter = credentials.adapter(
                     self._conf,
-                    'vhpc_nova',
-                    session=loading.load_session_from_conf_options(
-                        self._conf, 'vhpc_nova', auth=auth
-                    ),
+                    nova_api.GROUP,
                     default_microversion=MICROVERSION,
                 )
-            except ksa_exceptions.ClientException:
-                raise
-            except Exception as error:
-                raise NovaError(
-                    f'[vhpc_nova] of the configuration is unusable: {error}'
-                ) from error
+            except credentials.UnusableError as error:
+                raise NovaError(str(error)) from error
         return self._adapter
 
     def _servers(
@@ -180,12 +173,17 @@ class NovaServers:
             return False
         return False
 
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except ksa_exceptions.ClientException as error:
-        raise NovaError(credentials.reason(error, nova_api.GROUP)) from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise NovaError(f'the answer is invalid: {error!r}') from error
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NovaError:
+            raise
+        except (ValueError, LookupError, TypeError) as error:
+            raise NovaError(f'the answer is invalid: {error!r}') from error
+        except Exception as error:
+            if not failures.is_connection_error(error):
+                raise
+            raise NovaError(
+                failures.reason(error, _PLACE, self._adapter)
+            ) from error

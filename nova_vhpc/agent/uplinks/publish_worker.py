@@ -22,7 +22,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
@@ -311,19 +310,9 @@ class PublishWorker:
         if not credentials.given(self._conf, 'placement'):
             raise placement_client.PlacementError(_NO_CREDENTIALS)
         try:
-            adapter = loading.load_adapter_from_conf_options(
-                self._conf,
-                'placement',
-                session=loading.load_session_from_conf_options(
-                    self._conf,
-                    'placement',
-                    auth=credentials.load(self._conf, 'placement'),
-                ),
-            )
-        except Exception as error:
-            raise placement_client.PlacementError(
-                f'[placement] of the configuration is unusable: {error}'
-            ) from error
+            adapter = credentials.adapter(self._conf, 'placement')
+        except credentials.UnusableError as error:
+            raise placement_client.PlacementError(str(error)) from error
         return placement_client.PlacementClient(adapter)
 
     def _node(self) -> tuple[list[str], str | None]:

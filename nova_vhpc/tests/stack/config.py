@@ -20,7 +20,7 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nova_vhpc.tests.stack import identity
@@ -114,9 +114,12 @@ class Config:
         )
         return state
 
-    def write_keystone(self) -> Path:
+    def write_keystone(
+        self, interfaces: Sequence[str] = ('public', 'internal', 'admin')
+    ) -> Path:
         """Write keystone.conf, keys and endpoints.
 
+        :param interfaces: interfaces that the catalog has of each service.
         :returns: directory of the files, OS_KEYSTONE_CONFIG_DIR.
         """
         folder = self.etc / 'keystone'
@@ -144,7 +147,14 @@ class Config:
             'placement': self.url('placement'),
             'compute': self.url('nova', '/v2.1'),
         }
-        (folder / 'endpoints.json').write_text(json.dumps(endpoints))
+        (folder / 'endpoints.json').write_text(
+            json.dumps(
+                {
+                    kind: dict.fromkeys(interfaces, url)
+                    for kind, url in endpoints.items()
+                }
+            )
+        )
         return folder
 
     def write_glance(self) -> Path:
@@ -201,6 +211,8 @@ class Config:
     def _authtoken(self, user: str) -> dict[str, object]:
         return {
             'www_authenticate_uri': self.url('keystone', '/v3'),
+            # The default, internal, is absent from many catalogs.
+            'interface': 'public',
             'service_token_roles_required': True,
             **self.credentials(user),
         }

@@ -16,7 +16,7 @@
 One process does the work of ``keystone-manage db_sync`` and ``bootstrap``, and
 creates the users by Keystone's own functions. ``python -m
 nova_vhpc.tests.stack.identity KEYSTONE_CONF ENDPOINTS``, where ENDPOINTS is a
-JSON file that maps service types to URLs.
+JSON file that maps service types to URLs by interface.
 """
 
 import json
@@ -52,11 +52,10 @@ USERS: Mapping[str, User] = {
 """Users by name."""
 
 
-def make(conf: Path, endpoints: Mapping[str, str]) -> None:
+def make(conf: Path, endpoints: Mapping[str, Mapping[str, str]]) -> None:
     """Create everything in Keystone's database.
 
-    :param endpoints: URLs by service type; each becomes the service's
-        public, internal and admin endpoint.
+    :param endpoints: URLs by interface, by service type.
     """
     # Imported here: other modules need only the names above.
     from keystone import server
@@ -106,13 +105,13 @@ def make(conf: Path, endpoints: Mapping[str, str]) -> None:
                 project_id=project_ids[user.project],
                 role_id=role_ids[role],
             )
-    for kind, url in endpoints.items():
+    for kind, urls in endpoints.items():
         service_id = secrets.token_hex(16)
         providers.catalog_api.create_service(
             service_id,
             {'id': service_id, 'name': kind, 'type': kind, 'enabled': True},
         )
-        for interface in ('public', 'internal', 'admin'):
+        for interface, url in urls.items():
             endpoint_id = secrets.token_hex(16)
             providers.catalog_api.create_endpoint(
                 endpoint_id,

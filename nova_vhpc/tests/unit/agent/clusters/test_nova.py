@@ -121,7 +121,10 @@ class NovaServersTest(base.BaseTestCase):
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
         self.nova.groups = {'g': 401}
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
-        self.assertIn('of [vhpc_nova] right?', str(error))
+        self.assertIn(
+            'is auth_url of [vhpc_nova] the Keystone of that service?',
+            str(error),
+        )
 
     def test_invalid_auth_type_raises_nova_error(self) -> None:
         self.conf.set_override('auth_type', 'magic', 'vhpc_nova')

@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cloud with Keystone, Placement and nova-api only.
+
+It answers what our programs ask for, but has no host and starts in seconds.
+"""
+
+import pymysql
+
+from nova_vhpc.tests.stack import cloud, identity
+
+
+class ApiCloud(cloud.Cloud):
+    """Keystone, Placement and nova-api on MariaDB, as processes.
+
+    As that of devstack, the catalog has public endpoints only.
+    """
+
+    def start(self) -> None:
+        """Start the services, in parallel where they allow it."""
+        self.config.write_keystone(interfaces=('public',))
+        self.config.write_placement()
+        self.config.write_nova({})
+        # Lets MariaDB's user into the directory.
+        self._keeper = self.keeper
+        self._start_database()
+        keystone = self._start_keystone()
+        schema = self.spawn(
+            'schema', *self._manage('make'), self.config.database('nova_cell0')
+        )
+        self._run_wsgi('placement')
+        self._await_end(schema, 'the database schemas')
+        self._run_wsgi('nova')
+        self._await_end(keystone, 'the users')
+        for name in ('keystone', 'placement', 'nova'):
+            self.wait_http(name)
+
+    def halt(self) -> None:
+        """End all processes."""
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def add_user(self, name: str, roles: tuple[str, ...]) -> None:
+        """Create a user with roles in the project ``service``."""
+        admin = self.client('admin')
+        user = admin.request(
+            'identity',
+            'POST',
+            '/users',
+            {'user': {'name': name, 'password': identity.PASSWORD}},
+        )['user']['id']
+        project = admin.request('identity', 'GET', '/projects?name=service')
+        project_id = project['projects'][0]['id']
+        for role in roles:
+            found = admin.request('identity', 'GET', f'/roles?name={role}')
+            admin.request(
+                'identity',
+                'PUT',
+                f'/projects/{project_id}/users/{user}/roles/'
+                f'{found["roles"][0]["id"]}',
+            )
+
+    def expire_password(self, name: str) -> None:
+        """Let a user's password have expired, as after password_expires_days.
+
+        Keystone's API cannot do so.
+        """
+        with (
+            pymysql.connect(
+                host='127.0.0.1',
+                port=self.ports['db'],
+                user='vhpc',
+                password='vhpc',
+                database='keystone',
+                autocommit=True,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(
+                'UPDATE password SET expires_at = %s, expires_at_int = %s '
+                'WHERE local_user_id = '
+                '(SELECT id FROM local_user WHERE name = %s)',
+                ('2020-01-01', 1577836800000000, name),
+            )
+
+    def start_keystone(self) -> None:
+        """Start Keystone again after its daemon was stopped."""
+        self._run_wsgi('keystone')
+        self.wait_http('keystone')

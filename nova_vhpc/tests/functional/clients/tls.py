@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A TLS proxy with a certificate of an authority that nobody knows."""
+
+import contextlib
+import datetime
+import functools
+import http.client
+import http.server
+import ipaddress
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+import fixtures
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class TlsProxy(fixtures.Fixture):
+    """Passes requests that arrive by TLS on to a port of this machine.
+
+    :param port: the port that is connected to.
+    :ivar port: the port that speaks TLS.
+    :ivar authority: file of the certificate, which is its own authority.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._target = port
+        self.port = 0
+        self.authority = Path()
+
+    def _setUp(self) -> None:
+        folder = Path(self.useFixture(fixtures.TempDir()).path)
+        self.authority = folder / 'ca.pem'
+        key_file = folder / 'key.pem'
+        _make_certificate(self.authority, key_file)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.authority, key_file)
+        server = http.server.ThreadingHTTPServer(
+            ('127.0.0.1', 0), functools.partial(_Handler, self._target)
+        )
+        server.daemon_threads = True
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        self.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Passes each request on to a port, and the response back."""
+
+    def __init__(self, port: int, *args: Any) -> None:
+        self._port = port
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get('Content-Length') or 0)
+        connection = http.client.HTTPConnection('127.0.0.1', self._port)
+        with contextlib.closing(connection):
+            connection.request(
+                self.command,
+                self.path,
+                self.rfile.read(length),
+                dict(self.headers),
+            )
+            response = connection.getresponse()
+            body = response.read()
+        self.send_response(response.status)
+        for name, value in response.getheaders():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing to stderr."""
+
+
+def _make_certificate(certificate_file: Path, key_file: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, '127.0.0.1')])
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address('127.0.0.1'))]
+            ),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    certificate_file.write_bytes(certificate.public_bytes(encoding))
+    key_file.write_bytes(
+        key.private_bytes(
+            encoding,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
