@@ -53,11 +53,14 @@ def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
         option.
     """
     _hush()
+    groups = [group for group in groups if given(conf, group)]
     # Register all before reading any: a value may refer to another option.
-    conf_package.check(
-        conf,
-        [_register(conf, group) for group in groups if given(conf, group)],
-    )
+    conf_package.check(conf, [_register(conf, group) for group in groups])
+    for group in groups:
+        try:
+            loading.load_adapter_from_conf_options(conf, group, session=None)
+        except TypeError as error:
+            raise cfg.Error(f'[{group}]: {failures.plain(error)}') from None
 
 
 def load(conf: cfg.ConfigOpts, group: str) -> Any:

@@ -213,7 +213,7 @@ def _hint(error: BaseException, text: str, place: Place, keystone: str) -> str:
             f'{options("region_name", "valid_interfaces")} choose that '
             "address in Keystone's catalog"
         )
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and 'invalid path' in text:
         return f'is {options("cafile")}, certfile or keyfile a wrong path?'
     if type(error) is Exception or isinstance(error, ksa.OptionError):
         return f'set it in {place.name or "the OS_* variables"}'

@@ -28,13 +28,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from keystoneauth1 import exceptions as ksa_exceptions
 from nova.scheduler.client import report
 from oslo_log import log as logging
 
+from nova_vhpc.clients import failures
 from nova_vhpc.scheduler.sources import snapshot as snapshots
 from nova_vhpc.topology import model
 
 LOG = logging.getLogger(__name__)
+
+_PLACE = failures.Place.of_group('placement')
 
 _IDLE_TURNS = 10
 """Reads without a request in between after which reads become rare: an idle
@@ -188,7 +192,7 @@ class UplinkCache:
                 self._read(turn)
             except Exception as error:
                 # Placement may be back at the next read.
-                failure = f'{type(error).__name__}: {error}'
+                failure = _failure(error)
             if failure and turn == self._turn:
                 # Outside of the except clause: in it, Nova's log format
                 # would append the exception to the line once more.
@@ -286,6 +290,13 @@ def reset() -> None:
         cache.stop()
 
 
+def _failure(error: Exception) -> str:
+    """Return in one line why a read failed."""
+    if isinstance(error, ksa_exceptions.ClientException):
+        return failures.reason(error, _PLACE)
+    return f'{type(error).__name__}: {error}'
+
+
 def _get(path: str, version: str) -> Any:
     response = report.report_client_singleton().get(path, version=version)
     if response.status_code == 400 and _NOT_YET.search(response.text):
@@ -294,6 +305,9 @@ def _get(path: str, version: str) -> Any:
     if response.status_code != 200:
         raise ReadError(
             f'GET {path} answered {response.status_code}: '
-            f'{response.text[:200]}'
+            + (
+                failures.refusal(response.status_code, _PLACE)
+                or response.text[:200]
+            )
         )
     return response.json()

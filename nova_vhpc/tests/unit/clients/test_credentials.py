@@ -174,3 +174,13 @@ class QuietTest(base.TestCase):
             self.configure('auth_type = nosuch\n'), ['placement']
         )
         self.assertIn('nosuch', self.log.output)
+
+    def test_wrong_interface_is_an_error_of_the_configuration(self):
+        conf = self.configure(
+            'auth_type = password\nvalid_interfaces = privat\n'
+        )
+        error = self.assertRaises(
+            cfg.Error, credentials.check, conf, ['placement']
+        )
+        self.assertIn('[placement]', str(error))
+        self.assertIn('privat', str(error))
