@@ -21,9 +21,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.agent.journal import record
-from nova_vhpc.agent.uplinks.binders import encap_ip, encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import (
+    encap_ip,
+    encap_ip_journal,
+    uplink_links,
+)
 from nova_vhpc.tests.soak import damage
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import links
 
 MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
 FOREIGN = (None, '', '10.1.0.1', '10.9.9.9', 'x' * 300)
@@ -113,6 +118,7 @@ def _restore(
         database,  # type: ignore[arg-type]
         journal,
         'h1',
+        uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
         lambda: False,
     )
 

@@ -13,6 +13,7 @@
 
 """``nova-vhpc-agent --restore`` while libvirt or Open vSwitch is away."""
 
+import pathlib
 import signal
 from unittest import mock
 
@@ -21,10 +22,15 @@ import fixtures
 from nova_vhpc.agent.daemon import options, restore_host, restore_nics
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import encap_ip, encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import (
+    encap_ip,
+    encap_ip_journal,
+    uplink_links,
+)
 from nova_vhpc.testbed import open_vswitch
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.ovn import domain as ovn_domain
+from nova_vhpc.topology import links
 
 MAC = 'fa:16:3e:00:00:01'
 TAP = f'tap{MAC[-2:]}'
@@ -69,7 +75,13 @@ class RestoreAwayTest(base.AgentTestCase):
         self.journal = encap_ip_journal.EncapIpJournal(
             str(self.path / 'state')
         )
-        encap_ip.EncapIpBinder(ovsdb, self.journal, 'h1', lambda: False).bind(
+        encap_ip.EncapIpBinder(
+            ovsdb,
+            self.journal,
+            'h1',
+            uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+            lambda: False,
+        ).bind(
             ovn_domain.Domain(self.uuid, (MAC,)),
             (claims.ClaimedUplink('b', 'n', ENCAP_IPS[1]),),
             None,

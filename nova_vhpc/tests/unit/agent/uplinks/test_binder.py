@@ -12,6 +12,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.uplinks.binder`."""
 
+import pathlib
 from unittest import mock
 
 import fixtures
@@ -23,11 +24,12 @@ from nova_vhpc.agent.uplinks.binders import (
     binder_set,
     encap_ip,
     encap_ip_journal,
+    uplink_links,
 )
 from nova_vhpc.placement import client, publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
-from nova_vhpc.topology import model
+from nova_vhpc.topology import links, model
 
 MAC = '52:54:00:00:00:01'
 OWN = (claims.ClaimedUplink('br-own', 'eth1', '10.2.0.1'),)
@@ -49,7 +51,11 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
 
     def make_binder(self) -> binder.UplinkBinder:
         self.encap_ips = encap_ip.EncapIpBinder(
-            self.ovsdb, self.records, 'h1', lambda: False
+            self.ovsdb,
+            self.records,
+            'h1',
+            uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+            lambda: False,
         )
         return binder.UplinkBinder(
             binder_set.BinderSet([self.encap_ips]),

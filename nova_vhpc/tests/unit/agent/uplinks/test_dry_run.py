@@ -30,10 +30,12 @@ from nova_vhpc.agent.uplinks.binders import (
     binder_set,
     encap_ip,
     encap_ip_journal,
+    uplink_links,
 )
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import links
 
 
 class CrashedAgentTest(manager_case.ManagerTestCase):
@@ -118,7 +120,13 @@ class DryBinderTest(manager_case.ManagerTestCase):
             binder_set.BinderSet(
                 [
                     encap_ip.EncapIpBinder(
-                        database, self.records, 'h1', lambda: False
+                        database,
+                        self.records,
+                        'h1',
+                        uplink_links.UplinkLinks(
+                            links.Links(pathlib.Path('/nowhere'))
+                        ),
+                        lambda: False,
                     )
                 ]
             ),
