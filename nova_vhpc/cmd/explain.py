@@ -37,7 +37,7 @@ from nova_vhpc import version
 from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
-from nova_vhpc.explain import cloud, explain, member_ports, model
+from nova_vhpc.explain import cloud, explain, member_ports, model, steering
 from nova_vhpc.explain.cloud import nova_options
 from nova_vhpc.explain.request_file import (
     ExplainRequest,
@@ -317,10 +317,38 @@ def _print(answer: model.Answer, limit: int) -> None:
             f'{placement.own_overcommit:.2f} of the vCPUs of the cluster per '
             'CPU of a host, and take turns: without that, they do not fit.'
         )
+    _print_steering(console, answer)
     if answer.slowdown is not None:
         console.print(
             'Predicted run time of an all-to-all program over native '
             f'Linux under one switch: {answer.slowdown:.2f}.'
+        )
+
+
+def _print_steering(console: Console, answer: model.Answer) -> None:
+    """Print what makes packets take the uplinks of the plan's claims."""
+    planned = [host for host in answer.hosts if host.planned]
+    for way, words in steering.WORDS.items():
+        count = sum(host.steered_by == way for host in planned)
+        if count:
+            console.print(
+                f"Members' packets take their uplinks on {count} host(s) of "
+                f'the plan {words}.',
+                markup=False,
+            )
+    unsteered = [host for host in planned if host.unsteered is not None]
+    if unsteered:
+        console.print(
+            f'No claim steers packets on {len(unsteered)} host(s) of the '
+            f'plan; {unsteered[0].name}, for one: {unsteered[0].unsteered}.',
+            markup=False,
+        )
+    stray = answer.placement.stray_share
+    if stray:
+        console.print(
+            f'Members are on different rails: {stray:.0%} of the frames '
+            'between hosts leave by uplinks that the cluster has not claimed '
+            'for them.'
         )
 
 
@@ -357,6 +385,13 @@ def _words(host: model.HostAnswer) -> str:
         return 'passes, topology unknown'
     if host.devices_unknown:
         return 'passes, its PCI devices are unknown here'
+    if host.planned_uplinks:
+        return 'passes: ' + ', '.join(
+            f'{uplink}, rail {rail or "unknown"}'
+            for uplink, rail in zip(
+                host.planned_uplinks, host.rails, strict=False
+            )
+        )
     if host.uplinks:
         return 'passes: ' + ', '.join(host.uplinks[:2])
     return 'passes'

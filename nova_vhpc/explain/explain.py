@@ -22,11 +22,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nova_vhpc.explain import moves
+from nova_vhpc.explain import moves, steering
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
 from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import ports
+from nova_vhpc.scheduler.hosts import ports, rails
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
     HostView,
@@ -40,12 +40,14 @@ from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,
     PlanRequest,
+    Rail,
 )
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,
     plan_on_known_hosts_first,
     with_fewer_expected,
 )
+from nova_vhpc.scheduler.sources.snapshot import UplinkState
 
 _UNPLANNED = (
     'the weight multiplier of no host that passes is above 0: '
@@ -69,7 +71,7 @@ def explain(question: Question) -> Answer:
         for pair in passing
         if host_weights.is_planned(question.multiplier_of(pair[0]))
     ]
-    facts = [_facts(host, fit_result) for host, fit_result in planned]
+    facts = [_facts(question, *pair) for pair in planned]
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
@@ -105,7 +107,9 @@ def explain(question: Question) -> Answer:
     )
     weights.update(host_weights.planned_weights(placement))
     capacities = {
-        host.facts.name: planner.capacity(_facts(host, fit_result), request)
+        host.facts.name: planner.capacity(
+            _facts(question, host, fit_result), request
+        )
         for host, fit_result in passing
     }
     answers = [
@@ -127,6 +131,12 @@ def explain(question: Question) -> Answer:
             devices_unknown=question.requirements.devices > 0
             and host.devices is None,
             multiplier=question.multiplier_of(host),
+            **_steering(
+                question.requirements,
+                host.view,
+                fit_result,
+                placement.rails.get(host.facts.name, ()),
+            ),
         )
         for host, (rejected_by, fit_result) in zip(
             question.hosts, fit_results, strict=True
@@ -150,12 +160,40 @@ def _serving(
     requirements: Requirements, view: HostView, fit_result: FitResult
 ) -> tuple[str, ...]:
     """Return the uplinks that the next member could get."""
-    uplinks = fit_result.uplinks
     if requirements.port_requests:
         return _serving_ports(requirements, view, fit_result)
+    return tuple(map(str, _serving_uplinks(requirements, view, fit_result)))
+
+
+def _serving_uplinks(
+    requirements: Requirements, view: HostView, fit_result: FitResult
+) -> Sequence[UplinkState]:
     if requirements.requested_uplinks:
-        return tuple(map(str, claimable(view, uplinks)))
-    return tuple(map(str, uplinks))
+        return claimable(view, fit_result.uplinks)
+    return fit_result.uplinks
+
+
+def _steering(
+    requirements: Requirements,
+    view: HostView,
+    fit_result: FitResult,
+    rails_of_members: Sequence[str],
+) -> dict[str, Any]:
+    """Return what a host's answer says of packets and their uplinks."""
+    if not requirements.needs_topology or not fit_result.passes:
+        return {}
+    if fit_result.unknown or view.topology is None:
+        return {'unsteered': 'its topology is unknown'}
+    serving = _serving_uplinks(requirements, view, fit_result)
+    found = steering.of_host(requirements, serving, view.topology.uplinks)
+    return {
+        'steered_by': found.way,
+        'unsteered': found.reason,
+        'rails': tuple(rails_of_members),
+        'planned_uplinks': tuple(
+            map(str, steering.of_rails(rails_of_members, serving))
+        ),
+    }
 
 
 def _serving_ports(
@@ -267,7 +305,7 @@ def _passing_facts(
     question: Question, fit_results: Sequence[tuple[str | None, FitResult]]
 ) -> list[HostFacts]:
     return [
-        _facts(host, fit_result)
+        _facts(question, host, fit_result)
         for host, (_, fit_result) in zip(
             question.hosts, fit_results, strict=True
         )
@@ -290,10 +328,16 @@ def _plan_request(
     )
 
 
-def _facts(host: Host, fit_result: FitResult) -> HostFacts:
+def _facts(question: Question, host: Host, fit_result: FitResult) -> HostFacts:
+    requirements = question.requirements
+    free: tuple[Rail, ...] = ()
+    if rails.matter(requirements):
+        serving = _serving_uplinks(requirements, host.view, fit_result)
+        free = rails.free((u, u.free or 1) for u in serving)
     return host.facts._replace(
         slots=min(host.facts.slots, fit_result.slots),
         link_mbps=fit_result.link_mbps,
+        rails=free,
     )
 
 
@@ -319,7 +363,7 @@ def _moves(
         out to which only all members together can be moved.
     """
     facts = [
-        _facts(host, fit_result)
+        _facts(question, host, fit_result)
         for host, (_, fit_result) in zip(
             question.hosts, fit_results, strict=True
         )

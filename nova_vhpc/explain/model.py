@@ -117,6 +117,12 @@ class HostAnswer:
     :ivar devices_unknown: whether the flavor needs devices whose number is
         unknown.
     :ivar multiplier: weight multiplier of the host.
+    :ivar steered_by: what makes a member's packets take its uplink: a
+        :class:`nova_vhpc.explain.steering.Way`, or None.
+    :ivar unsteered: why nothing does, None if something does, or no uplink is
+        needed.
+    :ivar rails: rail of each new member, if rails matter.
+    :ivar planned_uplinks: NIC and bridge of the uplink of each of these.
     """
 
     name: str
@@ -135,6 +141,10 @@ class HostAnswer:
     devices: int | None = None
     devices_unknown: bool = False
     multiplier: float = 1.0
+    steered_by: str | None = None
+    unsteered: str | None = None
+    rails: tuple[str, ...] = ()
+    planned_uplinks: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,6 +213,11 @@ class Answer:
                 'infeasible_reason': placement.infeasible_reason,
                 'slowdown': self.slowdown,
                 'expected': self.expected,
+                'rails': {
+                    name: list(rails)
+                    for name, rails in placement.rails.items()
+                },
+                'stray_share': round(placement.stray_share, 3),
                 'own_overcommit': round(placement.own_overcommit, 3)
                 if feasible
                 else None,

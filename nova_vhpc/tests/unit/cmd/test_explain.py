@@ -33,7 +33,7 @@ from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.explain.test_explain import host, request
+from nova_vhpc.tests.unit.explain.test_explain import host, request, uplink
 
 
 class CommandTest(base.TestCase):
@@ -70,6 +70,30 @@ class CommandTest(base.TestCase):
         large = host(2, cpus=8)
         _, out, _ = self.run_(self.write({**wanted, 'hosts': [small, large]}))
         self.assertNotIn('share CPUs', out)
+
+    def test_rails_and_what_steers_are_shown_for_tunneled_members(self):
+        def on(*rails):
+            return [
+                uplink(n, rail=f'10.{n}.0.0/24', used=int(n not in rails))
+                for n in (1, 2)
+            ]
+
+        hosts = [host(1, uplinks=on(1, 2)), host(2, uplinks=on(2))]
+        wanted = request(hosts, members=2, group={'policy': 'anti-affinity'})
+        path = self.write(wanted)
+        _, out, _ = self.run_(path, '--tunneled')
+        self.assertEqual(
+            2, out.count('NIC eth2 on bridge br2, rail 10.2.0.0/24')
+        )
+        self.assertIn('uplinks on 2 host(s) of the plan by the encap IP', out)
+        self.assertNotIn('different rails', out)
+        _, out, _ = self.run_(path)
+        self.assertIn('No claim steers packets on 2 host(s)', out)
+        self.assertIn('--tunneled', out)
+        hosts[0] = host(1, uplinks=on(1))
+        path = self.write(wanted)
+        _, out, _ = self.run_(path, '--tunneled')
+        self.assertIn('100% of the frames between hosts leave by', out)
 
     def test_moves_that_gain_are_shown_on_request(self):
         hosts = [host(1, switch='a'), host(2, switch='b'), host(3)]

@@ -360,6 +360,52 @@ class PlanTest(base.TestCase):
             [(item.name, item.planned) for item in found.hosts],
         )
 
+    def test_rail_and_uplink_of_each_planned_member_are_named(self):
+        def on_rails(*taken):
+            return [
+                uplink(n, rail=f'10.{n}.0.0/24', used=int(n in taken))
+                for n in (1, 2)
+            ]
+
+        hosts = [host(n, uplinks=on_rails(1 + n % 2)) for n in range(4)]
+        hosts += [host(n, uplinks=on_rails(2)) for n in range(4, 8)]
+        document = request(hosts, group={'policy': 'anti-affinity'})
+        found = answer({**document, 'tunneled': True})
+        planned = [item for item in found.hosts if item.planned]
+        self.assertEqual(4, len(planned))
+        for item in planned:
+            self.assertEqual(('10.1.0.0/24',), item.rails)
+            self.assertEqual(('NIC eth1 on bridge br1',), item.planned_uplinks)
+            self.assertEqual('encap_ip', item.steered_by)
+        plan = found.as_dict()['plan']
+        self.assertEqual(0.0, plan['stray_share'])
+        self.assertEqual(
+            {item.name: ['10.1.0.0/24'] for item in planned}, plan['rails']
+        )
+        # Of other networks, rails are not looked at.
+        self.assertEqual({}, answer(document).as_dict()['plan']['rails'])
+
+    def test_share_of_stray_frames_is_given(self):
+        hosts = [
+            host(
+                n,
+                uplinks=[
+                    uplink(1, rail=f'10.{n}.0.0/24'),
+                    uplink(2, rail='10.9.0.0/24', used=1),
+                ],
+            )
+            for n in range(2)
+        ]
+        document = request(
+            hosts,
+            members=2,
+            tunneled=True,
+            group={'policy': 'anti-affinity'},
+        )
+        self.assertEqual(
+            1.0, answer(document).as_dict()['plan']['stray_share']
+        )
+
     def test_plan_takes_no_more_uplinks_than_are_free(self):
         found = answer(request([host(n, uplinks=1) for n in range(4)]))
         self.assertEqual([1] * 4, [item.planned for item in found.hosts])
