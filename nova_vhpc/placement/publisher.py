@@ -235,7 +235,7 @@ def _wanted(node: str, offer: held_slots.Offer) -> provider_tree.Wanted:
             ),
             model.MBPS: _inventory(mbps, 0 if uplink.up else mbps),
         },
-        _traits(uplink),
+        traits(uplink),
     )
 
 
@@ -269,16 +269,17 @@ def _inventory(total: int, reserved: int = 0) -> dict[str, Any]:
     }
 
 
-def _traits(uplink: model.Uplink) -> frozenset[str]:
+def traits(uplink: model.Uplink) -> frozenset[str]:
+    """Return the traits of an uplink's provider."""
     separate = uplink.kind is model.BridgeKind.SEPARATE
-    traits = {model.TRAIT_SEPARATE if separate else model.TRAIT_SHARED}
-    traits.update(model.physnet_trait(name) for name in uplink.physnets)
+    names = {model.TRAIT_SEPARATE if separate else model.TRAIT_SHARED}
+    names.update(model.physnet_trait(name) for name in uplink.physnets)
     if uplink.exported:
-        traits.add(model.TRAIT_EXPORTED)
+        names.add(model.TRAIT_EXPORTED)
     if uplink.encap_ip is not None:
-        traits.add(model.TRAIT_TUNNEL)
+        names.add(model.TRAIT_TUNNEL)
     if uplink.rail is not None:
-        traits.add(model.rail_trait(uplink.rail))
+        names.add(model.rail_trait(uplink.rail))
     if uplink.bond is not None:
-        traits.add(model.TRAIT_BOND)
-    return frozenset(traits)
+        names.add(model.TRAIT_BOND)
+    return frozenset(names)

@@ -18,6 +18,7 @@ import time
 from nova.tests.functional import integrated_helpers
 
 from nova_vhpc.flavor import recipes
+from nova_vhpc.placement import publisher
 from nova_vhpc.scheduler.sources import server_groups, uplink_cache
 from nova_vhpc.tests.functional import patience
 from nova_vhpc.topology import model
@@ -98,12 +99,9 @@ class Publishing(integrated_helpers.PlacementInstanceHelperMixin):
                     },
                 },
             )
-            self._trait(
-                uuid,
-                model.TRAIT_SHARED
-                if uplink.kind is model.BridgeKind.SHARED
-                else model.TRAIT_SEPARATE,
-            )
+            for trait in publisher.traits(uplink):
+                self.placement.put(f'/traits/{trait}', {}, version='1.6')
+                self._trait(uuid, trait)
         cache = uplink_cache.for_process(self._conf())
         cache.refresh()
 

@@ -58,16 +58,19 @@ class PortsTestCase(test_network.NetworkTestCase):
         self.ports = 0
 
     def network(self, physnet):
-        """Return the id of the provider network of a physical network."""
-        network_id = str(uuid.uuid5(NAMESPACE, physnet))
+        """Return the id of the provider network of a physical network.
+
+        :param physnet: None for a tenant network, which is tunneled.
+        """
+        network_id = str(uuid.uuid5(NAMESPACE, physnet or 'tenant'))
         if network_id not in self.neutron._networks:
             subnet_id = str(uuid.uuid5(NAMESPACE, f'{physnet} subnet'))
             self.neutron._networks[network_id] = {
                 **self.neutron.network_1,
                 'id': network_id,
-                'name': physnet,
+                'name': physnet or 'tenant',
                 'subnets': [subnet_id],
-                'provider:network_type': 'flat',
+                'provider:network_type': 'flat' if physnet else 'geneve',
                 'provider:physical_network': physnet,
                 'provider:segmentation_id': None,
             }
@@ -81,6 +84,7 @@ class PortsTestCase(test_network.NetworkTestCase):
     def port(self, physnet, kbps=0):
         """Create a port, and return its id.
 
+        :param physnet: physical network; None for a tenant network.
         :param kbps: minimum bandwidth of its QoS policy; 0 without a policy.
         """
         self.ports += 1
