@@ -86,8 +86,8 @@ def predicted(
     """Return the planner's prediction of the main figures.
 
     :param table: the cost table by which the planner compares.
-    :returns: by figure a time, in us; of the bandwidth, the time of a
-        megabyte.
+    :returns: by figure a time, in us; of the exchange relative to native
+        Linux, and of the bandwidth, the time of a megabyte.
     """
     pairs = figures.main_figures(cluster)['bandwidth_mbs'].pairs
     if cluster.hosts == 1:
@@ -102,13 +102,12 @@ def predicted(
         )
         latency = cost.remote_latency_us
     return {
-        'alltoall_ms': cost.member_us(
+        'alltoall_ms': cost.exchange_time(
             configuration,
             cluster.guests,
             cluster.members,
             SPARE_CPU,
-            link_mbps=link_mbps,
-            locality=0.0,
+            link_mbps,
             table=table,
         ),
         'bandwidth_mbs': 1e6 / (pairs * bandwidth),

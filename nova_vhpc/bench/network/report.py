@@ -91,7 +91,7 @@ def _pairs(
     :param rows: by configuration and number of pairs median, low and high.
     """
     most = max(map(len, rows.values()))
-    table = _table([_count(number + 1) for number in range(most)])
+    table = _table([count(number + 1) for number in range(most)])
     for configuration, cells in rows.items():
         table.add_row(
             configuration,
@@ -116,7 +116,8 @@ def with_paper(
     return text if printed is None else f'{text} ({printed:.0f})'
 
 
-def _count(pairs: int) -> str:
+def count(pairs: int) -> str:
+    """Return a number of pairs as text."""
     return '1 pair' if pairs == 1 else f'{pairs} pairs'
 
 

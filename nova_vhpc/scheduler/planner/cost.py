@@ -84,13 +84,16 @@ def remote_mb_s(
     # sharing the uplink makes them differ, and is counted below.
     cpu_row = table.remote_mb_s['separate' if uplinks else row]
     rate = _at(cpu_row, load) / load
+    talking = max(1.0, talking)
     if network in table.two_interfaces:
+        # A member that talks alone has all shared uplinks.
+        links = max(1.0, (uplinks or 1.0) / talking)
         rate = min(
             rate * table.two_interfaces[network],
-            table.remote_mb_s[cost_table.NATIVE][0],
+            links * table.remote_mb_s[cost_table.NATIVE][0],
         )
     if uplinks:
-        each = max(1.0, talking / uplinks)
+        each = talking / uplinks
         rate = min(rate, _at(table.remote_mb_s['shared'], each) / each)
     return rate * _scale(link_mbps, table)
 
@@ -331,11 +334,32 @@ def slowdown(
     :param tier_factor: mean ``TIER_FACTOR`` between members on different
         hosts; native Linux is taken to run under one switch.
     """
+    exchange = exchange_time(
+        network, here, members, load, link_mbps, tier_factor, table
+    )
+    return 1.0 + cost_table.COMMUNICATION_SHARE * (exchange - 1.0)
+
+
+def exchange_time(
+    network: str,
+    here: int,
+    members: int,
+    load: float,
+    link_mbps: float = 0,
+    tier_factor: float = 1.0,
+    table: CostTable = PAPER,
+) -> float:
+    """Return the time of an all-to-all exchange relative to native Linux.
+
+    Parameters are those of :func:`slowdown`. All members of a host use its
+    uplinks at the same time, while :func:`member_us` counts those that talk
+    to other hosts by the share of their messages.
+    """
     virtual = _per_mb(
         network, here, members, load, link_mbps, table, tier_factor
     )
     native = _per_mb(cost_table.NATIVE, here, members, load, link_mbps, table)
-    return 1.0 + cost_table.COMMUNICATION_SHARE * (virtual / native - 1.0)
+    return virtual / native
 
 
 def _per_mb(

@@ -13,6 +13,7 @@
 
 """The cost model against the papers, each claim with its table named."""
 
+import dataclasses
 import itertools
 
 from hypothesis import given
@@ -470,6 +471,32 @@ class SharingTest(base.TestCase):
                 cost.remote_mb_s('shared', guests / 2, 1.0),
                 cost.remote_mb_s('multiple-shared', guests, 1.0),
             )
+
+    def test_member_that_talks_alone_fills_both_shared_uplinks(self):
+        two = dataclasses.replace(
+            table.PAPER,
+            two_interfaces={'multiple-shared': 2.0, 'shared-separate': 2.0},
+        )
+        alone, shared, own = (
+            cost.remote_mb_s(network, 1, 1.0, table=two)
+            for network in ('multiple-shared', 'shared', 'shared-separate')
+        )
+        self.assertAlmostEqual(2.0, alone / shared)
+        # Its own uplink is one, whatever the number of its interfaces.
+        self.assertEqual(table.REMOTE_MB_S['native'][0], own)
+
+    def test_in_an_exchange_all_members_of_a_host_use_its_uplinks(self):
+        exchange, nominal = (
+            time('shared') / time('separate')
+            for time in (
+                lambda network: cost.exchange_time(network, 4, 8, 1.0),
+                lambda network: cost.member_us(
+                    network, 4, 8, 1.0, locality=0.0
+                ),
+            )
+        )
+        self.assertGreater(exchange, 1.5)
+        self.assertGreater(exchange, nominal)
 
     def test_traffic_to_other_hosts_falls_with_the_square_root(self):
         self.assertEqual(1.0, cost.remote_share(1, 8))
