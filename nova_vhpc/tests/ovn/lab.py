@@ -155,6 +155,16 @@ class Lab(fixtures.Fixture):
         """Make a tenant network."""
         self.nbctl('ls-add', name)
 
+    def provider_network(self, name: str, physnet: str, vlan: int) -> None:
+        """Make a VLAN network of a physical network, as Neutron does."""
+        port = f'provnet-{name}'
+        self.nbctl(
+            *('ls-add', name, '--', 'lsp-add', name, port, '', str(vlan)),
+            *('--', 'lsp-set-type', port, 'localnet'),
+            *('--', 'lsp-set-addresses', port, 'unknown'),
+            *('--', 'lsp-set-options', port, f'network_name={physnet}'),
+        )
+
     def port(self, network: str, port: str, mac: str, address: str) -> None:
         """Make a port of a network, as Neutron does."""
         self.nbctl(

@@ -178,12 +178,17 @@ class EncapIpTestCase(base.BaseTestCase):
         cls.lab = lab.Lab()
         cls.lab.setUp()
         cls.addClassCleanup(cls.lab.cleanUp)
-        cls.lab.network(cls.lab.tag)
+        cls.make_network()
         cls.hosts = {
             name: cls.lab.add_host(name, uplinks)
             for name, uplinks in cls.HOSTS.items()
         }
         cls.numbers = iter(range(1, 250))
+
+    @classmethod
+    def make_network(cls) -> None:
+        """Make the network that guests are on."""
+        cls.lab.network(cls.lab.tag)
 
     def setUp(self) -> None:
         super().setUp()

@@ -80,3 +80,9 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         self.assertEqual([0] * len(others), others, carried)
         self.assertGreaterEqual(carried[rail], PINGS)
         self.assertLessEqual(carried[rail], PINGS + NOISE)
+
+    def choose_hosts(self, guest: encap_ip.Guest, hosts: str) -> None:
+        """Bind a guest's port to hosts, as Neutron does."""
+        self.lab.nbctl(
+            'lsp-set-options', guest.port, f'requested-chassis={hosts}'
+        )

@@ -15,7 +15,7 @@
 
 from concurrent import futures
 
-from nova_vhpc.tests.functional.agent import encap_ip, frames
+from nova_vhpc.tests.functional.agent import frames
 from nova_vhpc.tests.ovn import lab
 
 MANY = 400
@@ -126,9 +126,3 @@ class EncapIpEventsTest(frames.FramesTestCase):
             'the end of the record on the source',
         )
         self.assertEqual('', self.agents['h1'].problem(self.here))
-
-    def choose_hosts(self, guest: encap_ip.Guest, hosts: str) -> None:
-        """Bind a guest's port to hosts, as Neutron does."""
-        self.lab.nbctl(
-            'lsp-set-options', guest.port, f'requested-chassis={hosts}'
-        )
