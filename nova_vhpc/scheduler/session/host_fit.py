@@ -14,7 +14,7 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.scheduler.hosts import (
@@ -27,8 +27,8 @@ from nova_vhpc.scheduler.hosts import (
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.session.host_info import HostInfo
+from nova_vhpc.scheduler.sources import claimed_rails, uplink_cache
 from nova_vhpc.scheduler.sources import snapshot as snapshots
-from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.scheduler.sources.nova_db import MoveSource
 
 
@@ -85,6 +85,7 @@ class HostFit:
         self.defaults = capacity.Defaults.of(conf)
         self._move_source = move_source
         self._snapshot: snapshots.Snapshot | None = None
+        self._cache = uplink_cache.for_process(conf)
         self._topology, self._limits = self._read_topology(conf)
         if wanted.networks is not None and self._topology is not None:
             self.requirements = dataclasses.replace(
@@ -198,6 +199,18 @@ class HostFit:
         )
         return uplinks.resources if uplinks else host_state.NOTHING
 
+    def claimed_rails(
+        self, uuids: Iterable[str]
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Return the rails that members have claimed, as far as known.
+
+        :param uuids: UUIDs of members that may run.
+        :returns: number of members by rail, by UUID of the host.
+        """
+        if self._topology is None:
+            return {}
+        return claimed_rails.of_members(uuids, self._topology, self._cache.get)
+
     def source_vcpus(self, state: Any) -> int:
         """Return the vCPUs that a resize on the same host frees.
 
@@ -220,7 +233,7 @@ class HostFit:
     def _read_topology(
         self, conf: Any
     ) -> tuple[snapshots.Snapshot | None, requirements.Limits]:
-        cache = uplink_cache.for_process(conf)
+        cache = self._cache
         if not self.requirements.needs_topology:
             # The planner uses a snapshot if there is one; never wait for it.
             self._snapshot = cache.latest()

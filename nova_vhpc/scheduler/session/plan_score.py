@@ -19,6 +19,7 @@ took the uplink, or another weigher weighed more.
 """
 
 import random
+from collections import Counter
 from collections.abc import (
     Callable,
     Collection,
@@ -109,8 +110,9 @@ class PlanScore:
         self._reorder = reorder
         self._rails_matter = rails.matter(host_fit.requirements)
         self._placed: list[HostInfo] = []
-        # Hosts on which members of the request were placed, in that order.
+        # Hosts on which members were placed after the first plan.
         self._used: dict[HostInfo, None] = {}
+        self._earlier_rails: dict[str, Mapping[str, int]] = {}
         self._remaining: int | None = None
         self._expected = 0
         self._existing: dict[str, int] = {}
@@ -233,8 +235,9 @@ class PlanScore:
         self._existing = members.running
         self._remaining = members.remaining
         self._expected = members.expected
-        self._used = dict.fromkeys(self._placed)
         self._placed.clear()
+        if self._rails_matter and self._existing:
+            self._earlier_rails = self._claimed_rails(host_infos)
 
     def _follow(self) -> None:
         """Take note of the members placed since the last call."""
@@ -242,7 +245,8 @@ class PlanScore:
         for host_info in placed:
             assert self._remaining is not None
             self._remaining -= 1
-            self._used[host_info] = None
+            if self._rails_matter:
+                self._used[host_info] = None
             name = host_info.name or host_info.state.host
             self._existing[name] = self._existing.get(name, 0) + 1
             quota = self._quota.get(host_info, 0)
@@ -327,15 +331,36 @@ class PlanScore:
             self._running_rails(),
         )
 
+    def _claimed_rails(
+        self, host_infos: Iterable[HostInfo]
+    ) -> dict[str, Mapping[str, int]]:
+        """Return the rails of members that were placed before the first plan.
+
+        :returns: number of members by rail, by name of the host; by its UUID
+            if it cannot take more.
+        """
+        group = server_group.of(self._spec_obj)
+        uuid = self._spec_obj.instance_uuid
+        others = [each for each in group.members or () if each != uuid]
+        names = {
+            host_info.state.uuid: host_info.name or host_info.state.host
+            for host_info in host_infos
+        }
+        found = self._host_fit.claimed_rails(others)
+        return {names.get(root, root): found[root] for root in found}
+
     def _running_rails(self) -> dict[str, Mapping[str, int]]:
         """Return the rails of the members that run, by host name."""
-        return {
-            host_info.name or host_info.state.host: (
-                host_info.reservations.used_rails()
-            )
-            for host_info in self._used
-            if self._rails_matter and host_info.reservations is not None
+        running = {
+            name: Counter(rails) for name, rails in self._earlier_rails.items()
         }
+        for host_info in self._used:
+            if host_info.reservations is not None:
+                name = host_info.name or host_info.state.host
+                running.setdefault(name, Counter()).update(
+                    host_info.reservations.used_rails()
+                )
+        return dict(running)
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
         host_fit = self._host_fit

@@ -141,6 +141,13 @@ class UplinkCache:
         self._ensure_thread()
         return last
 
+    def get(self, path: str, version: str) -> Any:
+        """Read a path of Placement, and return the decoded body.
+
+        :raises ReadError: Placement answered with an error.
+        """
+        return self._get(path, version)
+
     def refresh(self) -> None:
         """Read in the calling thread; for tests and tools."""
         self._read(self._turn)

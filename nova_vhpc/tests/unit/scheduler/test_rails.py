@@ -12,6 +12,8 @@
 
 """Members on tenant networks of OVN, whose uplinks are on rails."""
 
+from uuid import uuid4
+
 from nova import objects
 
 from nova_vhpc.tests.unit.scheduler import world
@@ -24,6 +26,8 @@ class RailsTest(world.WorldTestCase):
     def setUp(self):
         super().setUp()
         self.rails = {}
+        # Allocations by UUID of a member.
+        self.claims = {}
         for state in self.states:
             for port in range(4):
                 rail = f'10.{port}.0.0/24'
@@ -42,6 +46,49 @@ class RailsTest(world.WorldTestCase):
             physnets=set(), tunneled=tunneled
         )
         return spec
+
+    def get(self, path, version):
+        if path.startswith('/allocations/'):
+            self.reads.append(path)
+            return {'allocations': self.claims[path.rsplit('/')[-1]]}
+        return super().get(path, version)
+
+    def running(self, spec, host, port):
+        """Have a member of the spec's server group run on a host."""
+        state = self.states[host]
+        uuid = str(uuid4())
+        self.take(host, port)
+        spec.instance_group.members.append(uuid)
+        spec.instance_group.hosts.append(state.host)
+        state.instances[uuid] = None
+        uplink = model.provider_uuid(state.nodename, f'br{port}', f'eth{port}')
+        self.claims[uuid] = {uplink: {'resources': {model.UPLINK: 1}}}
+        return uuid
+
+    def test_member_of_a_later_request_claims_the_rail_of_running_ones(self):
+        for port in range(4):
+            spec = self.spec(1)
+            (uuid,) = spec.instance_group.members
+            self.running(spec, 0, port)
+            (placed,) = self.place(spec, uuids=[uuid])
+            self.assertEqual(f'10.{port}.0.0/24', self.rails[placed[1]])
+            self.assertNotIn(f'/allocations/{uuid}', self.reads)
+
+    def test_plan_without_claims_is_made_if_placement_is_away(self):
+        spec = self.spec(1)
+        (uuid,) = spec.instance_group.members
+        self.claims.pop(self.running(spec, 0, 1))
+        with self.assertLogs('nova_vhpc', 'WARNING') as logs:
+            (placed,) = self.place(spec, uuids=[uuid])
+        self.assertIsNotNone(placed)
+        self.assertIn('rails of running members', logs.output[0])
+
+    def test_claims_are_read_only_where_rails_matter(self):
+        spec = self.spec(1, tunneled=False)
+        (uuid,) = spec.instance_group.members
+        self.running(spec, 0, 1)
+        self.place(spec, uuids=[uuid])
+        self.assertFalse([p for p in self.reads if 'allocations/' in p])
 
     def rails_of(self, placed):
         """Rails of the members of each host."""

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The rails on which members of a cluster run, from their claims."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from oslo_log import log as logging
+
+from nova_vhpc.scheduler.sources.snapshot import Snapshot
+from nova_vhpc.topology import model
+
+LOG = logging.getLogger(__name__)
+
+VERSION = '1.12'
+
+MOST_READS = 16
+"""Most members whose claims are read: each takes one request to Placement, and
+a few of them tell the rails of all."""
+
+MOST_MEMBERS = 8
+"""Number of members with uplinks after which no more are read."""
+
+
+def of_members(
+    uuids: Iterable[str],
+    snapshot: Snapshot,
+    get: Callable[[str, str], Any],
+) -> dict[str, Counter[str]]:
+    """Return how many members are on which rail, as far as they were read.
+
+    :param uuids: UUIDs of members; one that has no host yet counts as none.
+    :param snapshot: the uplinks of all hosts.
+    :param get: reads a path of Placement.
+    :returns: number of members by rail, by UUID of the host's root provider;
+        empty if Placement did not answer, which is logged.
+    """
+    claimed: Counter[str] = Counter()
+    members = 0
+    for uuid in itertools.islice(uuids, MOST_READS):
+        try:
+            allocations: Mapping[str, Any] = get(
+                f'/allocations/{uuid}', VERSION
+            )['allocations']
+        except Exception as error:
+            LOG.warning(
+                'Cannot read the uplink that member %s has claimed; the plan '
+                'does not know the rails of running members: %s: %s',
+                uuid,
+                type(error).__name__,
+                error,
+            )
+            return {}
+        uplinks = [
+            provider
+            for provider, allocation in allocations.items()
+            if model.UPLINK in allocation['resources']
+        ]
+        claimed.update(uplinks)
+        members += bool(uplinks)
+        if members >= MOST_MEMBERS:
+            break
+    found: dict[str, Counter[str]] = {}
+    if not claimed:
+        return found
+    for root, host in snapshot.hosts.items():
+        for uplink in host.uplinks:
+            if uplink.uuid in claimed and uplink.tunnel:
+                of_host = found.setdefault(root, Counter())
+                of_host[uplink.rail or ''] += claimed[uplink.uuid]
+    return found
