@@ -254,13 +254,27 @@ OPTS: list[Any] = [
     ),
     cfg.ListOpt(
         'binders',
-        default=['encap_ip'],
+        default=['bond_entry', 'encap_ip'],
         help='Binders that bind_uplinks uses, in order of preference; the '
-        "first that serves a guest's NICs is used. encap_ip sets "
+        "first that serves a guest's NICs and claims is used. bond_entry "
+        'makes frames leave by the claimed member of an Open vSwitch bond '
+        'with bond_mode=balance-slb and bond-rebalance-interval=0, for '
+        'provider networks. encap_ip sets '
         'external_ids:encap-ip of ports of Open vSwitch, for tenant networks '
         'of OVN 24.03 or newer. Leave out what must not be used on your '
         'hosts; others can be installed as plugins. linux_bridge, which moved '
         'NICs between Linux bridges, is gone, and is ignored with a warning.',
+    ),
+    cfg.StrOpt(
+        'ovs_run_dir',
+        default='',
+        help='Directory with ovs-vswitchd.pid and the control socket of '
+        'ovs-vswitchd, which the binder bond_entry uses; connecting to it '
+        'takes root, or the user that ovs-vswitchd runs as. If empty, it is '
+        'the directory of the socket in [vhpc_topology] ovsdb_connection, or '
+        '/run/openvswitch if that is no local socket. Set it if the agent '
+        "runs in a container that has the host's directory elsewhere, for "
+        'example to /host/run/openvswitch.',
     ),
     cfg.StrOpt(
         'cgroup_root',

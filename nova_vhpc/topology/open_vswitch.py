@@ -40,6 +40,8 @@ class Interface:
     :ivar options: options of its type, such as ``peer`` of a patch port.
     :ivar link_up: whether the link has a carrier and is not switched off.
     :ivar mbps: link speed in Mbit/s; None if the driver does not report it.
+    :ivar link_resets: how often Open vSwitch saw the link's carrier change.
+    :ivar ofport: number of the port in OpenFlow; None before it has one.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Interface:
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     link_up: bool = False
     mbps: int | None = None
+    link_resets: int = 0
+    ofport: int | None = None
 
     @property
     def is_kernel_port(self) -> bool:
@@ -78,6 +82,8 @@ class Port:
 
     :ivar bond_mode: mode of the bond; empty for the default.
     :ivar lacp: ``active``, ``passive`` or ``off``; empty for the default.
+    :ivar tag: VLAN of an access port, native VLAN of others; None for none.
+    :ivar vlan_mode: mode of VLANs; empty for the default.
     """
 
     name: str
@@ -85,6 +91,8 @@ class Port:
     bond_mode: str = ''
     lacp: str = ''
     other_config: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tag: int | None = None
+    vlan_mode: str = ''
 
     @property
     def is_bond(self) -> bool:
@@ -93,18 +101,55 @@ class Port:
 
     @property
     def members_are_stable(self) -> bool:
-        """Whether a guest's packets stay on one member of the bond.
+        """Whether a guest's packets stay on one member of the bond."""
+        return not self.unstable_because
 
-        So they do if Open vSwitch chooses the member by the source MAC, and
+    @property
+    def unstable_because(self) -> str:
+        """Why a guest's packets do not stay on one member; empty if they do.
+
+        They do if Open vSwitch chooses the member by the source MAC, and
         does not move guests between members to balance their load. By default
         it does, every ten seconds. With LACP, the switch chooses the member of
         packets that come in.
         """
-        return (
-            self.bond_mode == 'balance-slb'
-            and self.lacp in ('', 'off')
-            and self.other_config.get('bond-rebalance-interval') == '0'
-        )
+        mode = self.bond_mode or 'active-backup'
+        if mode != 'balance-slb':
+            return f'its mode is {mode}, not balance-slb'
+        if self.lacp not in ('', 'off'):
+            return (
+                f'LACP is {self.lacp}, so that the switch chooses the member '
+                'of packets that come in'
+            )
+        if self.other_config.get('bond-rebalance-interval') != '0':
+            return (
+                'Open vSwitch moves guests between members to balance their '
+                'load'
+            )
+        return ''
+
+    @property
+    def hash_basis(self) -> int:
+        """What ``bond-hash-basis`` of the bond is, as Open vSwitch reads it.
+
+        It takes anything that is no number, or negative, for 0.
+        """
+        try:
+            return max(0, int(self.other_config.get('bond-hash-basis', '0')))
+        except ValueError:
+            return 0
+
+    def vlan_on_wire(self, vlan: int) -> int:
+        """Return the VLAN that frames leave the port with; 0 for untagged.
+
+        :param vlan: VLAN that they have inside the bridge; 0 for none.
+        """
+        mode = self.vlan_mode or ('trunk' if self.tag is None else 'access')
+        if mode == 'access' or (
+            mode == 'native-untagged' and vlan == (self.tag or 0)
+        ):
+            return 0
+        return (self.tag or 0) if mode == 'dot1q-tunnel' else vlan
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,6 +200,16 @@ class OpenVswitch:
             for bridge in self.bridges
             for port in bridge.ports
             for name in (port.name, *(i.name for i in port.interfaces))
+        }
+
+    @functools.cached_property
+    def port_of(self) -> Mapping[str, Port]:
+        """The port that an interface is in, by the interface's name."""
+        return {
+            interface.name: port
+            for bridge in self.bridges
+            for port in bridge.ports
+            for interface in port.interfaces
         }
 
     @functools.cached_property

@@ -19,7 +19,7 @@ installed, which this project never does.
 from nova_vhpc.agent import no_eventlet  # noqa: F401
 
 # isort: split
-from ovs import poller
+from ovs import jsonrpc, poller, stream
 from ovs.db import idl
 from ovsdbapp import exceptions
 from ovsdbapp.backend import ovs_idl
@@ -30,7 +30,9 @@ __all__ = [
     'connection',
     'exceptions',
     'idl',
+    'jsonrpc',
     'ovs_idl',
     'poller',
+    'stream',
     'transaction',
 ]

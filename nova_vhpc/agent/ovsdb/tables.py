@@ -51,6 +51,8 @@ SCHEMA: Mapping[str, Any] = {
                 'bond_mode': _OPTIONAL_STRING,
                 'lacp': _OPTIONAL_STRING,
                 'other_config': _MAP,
+                'tag': _OPTIONAL_INTEGER,
+                'vlan_mode': _OPTIONAL_STRING,
             }
         },
         'Interface': {
@@ -62,6 +64,8 @@ SCHEMA: Mapping[str, Any] = {
                 'admin_state': _OPTIONAL_STRING,
                 'link_state': _OPTIONAL_STRING,
                 'link_speed': _OPTIONAL_INTEGER,
+                'link_resets': _OPTIONAL_INTEGER,
+                'ofport': _OPTIONAL_INTEGER,
             }
         },
     },
@@ -126,6 +130,8 @@ class Reader:
                 bond_mode=_optional(row.bond_mode) or '',
                 lacp=_optional(row.lacp) or '',
                 other_config=dict(row.other_config),
+                tag=_optional(row.tag),
+                vlan_mode=_optional(row.vlan_mode) or '',
             )
             self._ports[row.uuid] = port
             for member in members:
@@ -144,6 +150,8 @@ def _interface(row: Any) -> open_vswitch.Interface:
         link_up=_optional(row.link_state) == 'up'
         and _optional(row.admin_state) == 'up',
         mbps=bits_per_s // 1_000_000 if bits_per_s else None,
+        link_resets=_optional(row.link_resets) or 0,
+        ofport=_optional(row.ofport),
     )
 
 

@@ -157,8 +157,13 @@ class UplinkBinder:
     def status(self) -> dict[str, Any]:
         """Return which guests are bound and how, and why others are not."""
         bound = {} if self._dry_run else dict(self._bound)
+        problems = {
+            uuid: problem
+            for uuid, one in bound.items()
+            if (problem := one.binder.problem(uuid))
+        }
         return {
-            'bound': sorted(bound),
+            'bound': sorted(bound.keys() - problems.keys()),
             'uplinks': {
                 uuid: {
                     'binder': one.binder.name,
@@ -167,7 +172,7 @@ class UplinkBinder:
                 }
                 for uuid, one in bound.items()
             },
-            'problems': dict(self._problems),
+            'problems': problems | self._problems,
         }
 
     def reconcile(self) -> None:
@@ -289,7 +294,7 @@ class UplinkBinder:
         """
         self._bound.pop(uuid, None)
         nics = interfaces.read(guest.domain.XMLDesc(0))
-        binder = self._binders.serving(uuid, nics)
+        binder = self._binders.serving(uuid, nics, uplinks)
         uplink_nic = guest.info.specs.uplink_nic
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
         if self._dry_run:

@@ -49,11 +49,14 @@ class ClaimedUplink(NamedTuple):
     :ivar bridge: name of the uplink's bridge.
     :ivar nic: kernel name of the NIC.
     :ivar encap_ip: OVN encap IP that lives on the uplink; None without one.
+    :ivar physnets: Neutron's physical networks that it is on; empty if they
+        are unknown.
     """
 
     bridge: str
     nic: str
     encap_ip: str | None = None
+    physnets: tuple[str, ...] = ()
 
 
 class UplinkClaims:
@@ -132,7 +135,9 @@ def _uplinks_by_provider(
     uplinks = {
         model.provider_uuid(
             published.node, uplink.bridge, uplink.nic
-        ): ClaimedUplink(uplink.bridge, uplink.nic, uplink.encap_ip)
+        ): ClaimedUplink(
+            uplink.bridge, uplink.nic, uplink.encap_ip, uplink.physnets
+        )
         for uplink in topology.uplinks
     }
     present_bridges = {uplink.bridge for uplink in topology.uplinks}

@@ -207,6 +207,7 @@ class Host:
         self.place = lab.place(name, namespace)
         self._taps: set[str] = set()
         self._bridges: list[str] = []
+        self._more: list[str] = []
 
     @property
     def socket(self) -> str:
@@ -313,6 +314,40 @@ class Host:
             'fail_mode='
             + ('secure' if name == self.bridge('int') else 'standalone'),
             *more,
+        )
+
+    def add_bond(
+        self, bridge: str, members: int, physnet: str, *columns: str
+    ) -> list[str]:
+        """Add a bridge with a bond, all on one switch of the fabric.
+
+        :param physnet: physical network that is mapped to the bridge.
+        :param columns: columns of the bond's row in the table Port.
+        :returns: names of the members.
+        """
+        words = [f'b{number}' for number in range(members)]
+        for word in words:
+            self._lab.connect(self, word, f'sw-{physnet}')
+        nics = [self.nic(word) for word in words]
+        self._more += nics
+        name = self.bridge(bridge)
+        self._add_bridge(name)
+        self.vsctl('add-bond', name, self.bond, *nics, *columns)
+        self.set_external_ids(ovn_bridge_mappings=f'{physnet}:{name}')
+        return nics
+
+    @property
+    def bond(self) -> str:
+        """Name of the bond."""
+        return self.nic('bond0')
+
+    def appctl(self, *arguments: str) -> str:
+        """Run ``ovs-appctl`` for ovs-vswitchd."""
+        return self.place.run(
+            'ovs-appctl',
+            '-t',
+            str(self.place.path / 'ovs-vswitchd.ctl'),
+            *arguments,
         )
 
     def _add_uplink(self, rail: int) -> None:
@@ -443,6 +478,7 @@ class Host:
             nics = ('m', *(f'n{rail}' for rail in range(len(self.encap_ips))))
             for name in (
                 *self._bridges,
+                *self._more,
                 *self._taps,
                 *(self.nic(nic) for nic in nics),
             ):

@@ -46,10 +46,16 @@ class Binder(Protocol):
             returns at once.
         """
 
-    def serves(self, uuid: str, nics: Sequence[interfaces.Nic]) -> bool:
-        """Return whether a guest's NICs are of the kind that this binds.
+    def serves(
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> bool:
+        """Return whether NICs and uplinks are of the kind that this binds.
 
         :param uuid: UUID of the guest.
+        :param uplinks: the uplinks that the server has claimed.
         """
 
     def plan(
@@ -92,8 +98,18 @@ class Binder(Protocol):
     def in_force(self, uuid: str) -> Mapping[str, str]:
         """Return where a guest's packets go now, by MAC address of the NIC."""
 
+    def problem(self, uuid: str) -> str:
+        """Return why a bound guest's packets do not take the uplinks now.
+
+        Empty if they do, or soon may. Names host and NIC or uplink, and the
+        remedy. Asks nobody, like :meth:`intact`.
+        """
+
     def uuids(self) -> frozenset[str]:
-        """Return the UUIDs of guests that have a record in the journal."""
+        """Return the UUIDs of guests that :meth:`restore` is due for.
+
+        They have a record in the journal, or are bound without.
+        """
 
     def restore(self, domain: Any) -> int:
         """Restore what was changed for a guest.

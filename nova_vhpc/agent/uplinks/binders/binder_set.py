@@ -23,6 +23,7 @@ from stevedore import named
 from nova_vhpc.agent import errors, plugins
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
+from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import base
 
 LOG = logging.getLogger(__name__)
@@ -51,15 +52,19 @@ class BinderSet:
             binder.start(wake)
 
     def serving(
-        self, uuid: str, nics: Sequence[interfaces.Nic]
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
     ) -> base.Binder:
-        """Return the first binder that serves a guest's NICs.
+        """Return the first binder that serves a guest's NICs and claims.
 
         :param uuid: UUID of the guest.
+        :param uplinks: the uplinks that the server has claimed.
         :raises UnsupportedError: there is none.
         """
         for binder in self._binders:
-            if binder.serves(uuid, nics):
+            if binder.serves(uuid, nics, uplinks):
                 return binder
         kinds = ', '.join(sorted({nic.kind for nic in nics})) or 'none'
         raise interfaces.UnsupportedError(

@@ -90,7 +90,12 @@ class EncapIpBinder:
         """See :meth:`base.Binder.start`."""
         self._ovsdb.add_listener(wake)
 
-    def serves(self, uuid: str, nics: Sequence[interfaces.Nic]) -> bool:
+    def serves(
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> bool:
         """Return whether Open vSwitch has a port of the guest.
 
         A guest without any NIC on a Linux bridge counts as well: if it has no
@@ -166,6 +171,10 @@ class EncapIpBinder:
             for mac, port in self._ports.of_guest(uuid).items()
             if KEY in port.external_ids
         }
+
+    def problem(self, uuid: str) -> str:
+        """Return nothing: :meth:`bind` reports what is wrong."""
+        return ''
 
     def uuids(self) -> frozenset[str]:
         """See :meth:`base.Binder.uuids`."""
@@ -246,16 +255,9 @@ class EncapIpBinder:
         nics = interfaces.chosen(
             interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
         )
-        for nic in nics:
-            if nic.mac.lower() not in ports:
-                raise UnsupportedError(
-                    f'Open vSwitch of host {self._host} has no port with '
-                    f'external_ids:attached-mac={nic.mac} and '
-                    f'vm-uuid={uuid}, so that NIC {nic.mac} cannot be '
-                    'steered. If it is no NIC of OVN, let vhpc:uplink_nic '
-                    'name one that is'
-                )
-        return {nic.mac.lower(): ports[nic.mac.lower()] for nic in nics}
+        macs = [nic.mac.lower() for nic in nics]
+        guest_ports.check(ports, macs, uuid, self._host)
+        return {mac: ports[mac] for mac in macs}
 
     def _refuse_external(
         self,

@@ -12,8 +12,9 @@
 
 """Find the ports of Open vSwitch that belong to a guest."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.topology import open_vswitch
 
 GUEST_KEYS = ('vm-uuid', 'vm-id')
@@ -55,6 +56,25 @@ class GuestPorts:
             by_guest = _index(state) if state is not None else {}
             self._indexed = state, by_guest
         return by_guest.get(uuid, {})
+
+
+def check(ports: Ports, macs: Iterable[str], uuid: str, host: str) -> None:
+    """Check that NICs of a guest have ports.
+
+    :param ports: ports of the guest.
+    :param macs: MAC addresses of the NICs, in lower case.
+    :param uuid: UUID of the guest, for the message.
+    :param host: name of the host, for the message.
+    :raises UnsupportedError: one has none.
+    """
+    for mac in macs:
+        if mac not in ports:
+            raise UnsupportedError(
+                f'Open vSwitch of host {host} has no port with '
+                f'external_ids:attached-mac={mac} and vm-uuid={uuid}, so that '
+                f'NIC {mac} cannot be steered. If it is no NIC of Open '
+                'vSwitch, let vhpc:uplink_nic name one that is'
+            )
 
 
 def _index(state: open_vswitch.OpenVswitch) -> Mapping[str, Ports]:

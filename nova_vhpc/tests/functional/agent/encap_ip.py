@@ -13,6 +13,7 @@
 
 """A host with real Open vSwitch and OVN, and the binder of the agent."""
 
+import abc
 import copy
 import pathlib
 import re
@@ -26,6 +27,7 @@ from oslotest import base
 
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import binder, claims
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
     binder_set,
     encap_ip,
@@ -109,35 +111,34 @@ class Guest:
         )
 
 
-class Agent:
+class BindingAgent(abc.ABC):
     """The part of an agent that binds, on one host, in this process.
 
-    :param state: its ``state_path``.
     :ivar guests: the guests that it manages, by UUID.
     :ivar claimed: number of the uplink that a guest has claimed, by UUID.
     """
 
-    def __init__(self, host: lab.Host, state: str) -> None:
-        self._host = host
+    def __init__(self, host: lab.Host) -> None:
+        self.host = host
         self.guests: dict[str, Any] = {}
         self.claimed: dict[str, int] = {}
         self.ovsdb = connection.Ovsdb(host.socket)
         self.ovsdb.start()
         assert self.ovsdb.wait(lab.PATIENCE_S)
-        self.journal = encap_ip_journal.EncapIpJournal(state)
-        self.encap_ips = encap_ip.EncapIpBinder(
-            self.ovsdb,
-            self.journal,
-            host.name,
-            uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
-            lambda: False,
-        )
         self.binder = binder.UplinkBinder(
-            binder_set.BinderSet([self.encap_ips]),
+            binder_set.BinderSet([self.make_binder()]),
             lambda: dict(self.guests),
             self._libvirt,
             types.SimpleNamespace(uplinks=self._uplinks),
         )
+
+    @abc.abstractmethod
+    def make_binder(self) -> binder_base.Binder:
+        """Return the binder that is tested."""
+
+    @abc.abstractmethod
+    def uplink(self, number: int) -> claims.ClaimedUplink:
+        """Return an uplink of the host, by its number."""
 
     def _libvirt(self) -> Any:
         """Return a libvirt that knows no domain but those in ``guests``."""
@@ -150,10 +151,7 @@ class Agent:
     def _uplinks(self, uuid: str) -> tuple[claims.ClaimedUplink, ...]:
         if uuid not in self.claimed:
             return ()
-        rail = self.claimed[uuid]
-        bridge = self._host.bridge(f'n{rail}')
-        nic = self._host.nic(f'n{rail}')
-        return (claims.ClaimedUplink(bridge, nic, self._host.encap_ips[rail]),)
+        return (self.uplink(self.claimed[uuid]),)
 
     def manage(self, guest: Guest, rail: int) -> None:
         """Take a guest in that has claimed an uplink."""
@@ -164,6 +162,35 @@ class Agent:
         """Return why a guest is not bound; empty if it is."""
         problems: dict[str, str] = self.binder.status()['problems']
         return problems.get(guest.uuid, '')
+
+
+class Agent(BindingAgent):
+    """An agent that sets encap IPs.
+
+    :param state: its ``state_path``.
+    """
+
+    def __init__(self, host: lab.Host, state: str) -> None:
+        self._state = state
+        super().__init__(host)
+
+    def make_binder(self) -> encap_ip.EncapIpBinder:
+        self.journal = encap_ip_journal.EncapIpJournal(self._state)
+        self.encap_ips = encap_ip.EncapIpBinder(
+            self.ovsdb,
+            self.journal,
+            self.host.name,
+            uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+            lambda: False,
+        )
+        return self.encap_ips
+
+    def uplink(self, number: int) -> claims.ClaimedUplink:
+        return claims.ClaimedUplink(
+            self.host.bridge(f'n{number}'),
+            self.host.nic(f'n{number}'),
+            self.host.encap_ips[number],
+        )
 
 
 class EncapIpTestCase(base.BaseTestCase):

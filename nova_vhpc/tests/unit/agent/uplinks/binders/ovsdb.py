@@ -29,6 +29,8 @@ class MemoryOvsdb:
     :ivar connected: whether the server answers.
     :ivar before_write: called just before each write.
     :ivar answers: whether the answer to a write arrives.
+    :ivar recorded: what Neutron's agent has written at each port.
+    :ivar bridges: further bridges; see :meth:`set_bridges`.
     """
 
     def __init__(self, encap_ips: str = ENCAP_IPS) -> None:
@@ -37,6 +39,8 @@ class MemoryOvsdb:
         self.before_write: Callable[[], None] = lambda: None
         self.external_ids = {'ovn-encap-ip': encap_ips} if encap_ips else {}
         self.rows: dict[str, open_vswitch.Interface] = {}
+        self.recorded: Mapping[str, str] = {}
+        self.bridges: tuple[open_vswitch.Bridge, ...] = ()
         self._numbers = itertools.count(1)
         self._state: open_vswitch.OpenVswitch | None = None
 
@@ -45,11 +49,12 @@ class MemoryOvsdb:
     def read(self) -> open_vswitch.OpenVswitch | None:
         if self._state is None:
             ports = tuple(
-                open_vswitch.Port(row.name, (row,))
+                open_vswitch.Port(row.name, (row,), other_config=self.recorded)
                 for row in self.rows.values()
             )
             self._state = open_vswitch.OpenVswitch(
-                self.external_ids, (open_vswitch.Bridge('br-int', ports),)
+                self.external_ids,
+                (open_vswitch.Bridge('br-int', ports), *self.bridges),
             )
         return self._state
 
@@ -92,6 +97,16 @@ class MemoryOvsdb:
         self.rows[row] = dataclasses.replace(interface, uuid=row)
         self._state = None
         return row
+
+    def set_bridges(self, *bridges: open_vswitch.Bridge) -> None:
+        """Replace all further bridges."""
+        self.bridges = bridges
+        self._state = None
+
+    def record(self, **other_config: str) -> None:
+        """Write ``other_config`` of all ports, as Neutron's agent does."""
+        self.recorded = other_config
+        self._state = None
 
     def unplug(self, row: str) -> None:
         del self.rows[row]

@@ -40,9 +40,13 @@ class BinderSetTest(base.BaseTestCase):
     def test_first_binder_that_serves_is_chosen(self) -> None:
         first, second = binder('a', serves=False), binder('b')
         chosen = binder_set.BinderSet([first, second, binder('c')])
-        self.assertIs(second, chosen.serving('u', ()))
+        self.assertIs(second, chosen.serving('u', (), ()))
         self.assertRaises(
-            UnsupportedError, binder_set.BinderSet([first]).serving, 'u', ()
+            UnsupportedError,
+            binder_set.BinderSet([first]).serving,
+            'u',
+            (),
+            (),
         )
 
     def test_only_binders_with_a_record_restore(self) -> None:
@@ -78,6 +82,8 @@ class LoadTest(base.BaseTestCase):
                 'vhpc_agent.proc_root': '/nowhere',
                 'vhpc_agent.cgroup_root': '/nowhere',
                 'vhpc_topology.sysfs': '/nowhere',
+                'vhpc_agent.ovs_run_dir': '/nowhere',
+                'vhpc_topology.ovsdb_connection': 'unix:/nowhere/db.sock',
             }
         )
 
@@ -91,7 +97,7 @@ class LoadTest(base.BaseTestCase):
             self.names(binder_set.load(self.conf('encap_ip'), ovsdb)),
         )
         binders, problems = binder_set.load_all(self.conf(), ovsdb)
-        self.assertEqual(['encap_ip'], self.names(binders))
+        self.assertEqual(['bond_entry', 'encap_ip'], self.names(binders))
         self.assertEqual([], problems)
 
     def test_binder_that_fails_to_load_is_a_problem_of_restoring(
