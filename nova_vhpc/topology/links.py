@@ -122,6 +122,10 @@ class Links:
             self.is_nic(lower, depth + 1) for lower in self._lower(name)
         )
 
+    def is_bond(self, name: str) -> bool:
+        """Return whether an interface is a bond of the kernel."""
+        return (self._net / name / 'bonding').is_dir()
+
     def stack(self, name: str) -> list[str]:
         """Return an interface and those that it is on, from the top down."""
         stack = [name]

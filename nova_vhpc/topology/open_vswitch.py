@@ -203,6 +203,11 @@ class OpenVswitch:
         }
 
     @functools.cached_property
+    def port(self) -> Mapping[str, Port]:
+        """The ports of all bridges, by name."""
+        return {p.name: p for bridge in self.bridges for p in bridge.ports}
+
+    @functools.cached_property
     def port_of(self) -> Mapping[str, Port]:
         """The port that an interface is in, by the interface's name."""
         return {

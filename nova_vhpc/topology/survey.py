@@ -66,6 +66,7 @@ class Survey:
         if ovs is not None:
             self._add_physnets()
             self._add_encap_ips(addresses)
+        self._note_bonds()
 
     def is_ovs(self, bridge: str) -> bool:
         """Return whether Open vSwitch has a bridge of this name."""
@@ -149,6 +150,26 @@ class Survey:
                     f'physical network {physnet} is mapped to bridge '
                     f'{bridge}, which has no uplink; attach a physical NIC, '
                     'or name virtual ones in [vhpc_topology] nic_patterns'
+                )
+
+    def _note_bonds(self) -> None:
+        """Say why the members of a bond are no uplinks of their own."""
+        found = [(b, nic.name) for b in self.nics for nic in self.nics[b]]
+        for bridge, nic in sorted(found):
+            port = self._ovs.port.get(nic)
+            if port is not None and port.is_bond and port.unstable_because:
+                self.notes.append(
+                    f'bond {nic} (bridge {bridge}) is one uplink, because '
+                    f'{port.unstable_because}. For an uplink of each member, '
+                    'set bond_mode=balance-slb, lacp=off and '
+                    'other_config:bond-rebalance-interval=0 of the port'
+                )
+            for bond in filter(self._links.is_bond, self._links.stack(nic)):
+                self.notes.append(
+                    f'bond {bond} of the kernel (bridge {bridge}) is one '
+                    'uplink, because kernel and switch choose the member of '
+                    'each packet. For an uplink of each member, make it a '
+                    'bond of Open vSwitch with bond_mode=balance-slb'
                 )
 
     def _add_connected(self, bridge: str) -> list[str]:

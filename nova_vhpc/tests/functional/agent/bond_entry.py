@@ -105,6 +105,15 @@ class BondEntryTestCase(encap_ip.EncapIpTestCase):
             for way in ('in', 'out')
         }
 
+    def contents(self, name: str) -> str:
+        """Return what an agent could have written to Open vSwitch."""
+        host = self.hosts[name]
+        return ''.join(
+            host.vsctl(f'--columns=_uuid,{column}', 'list', table)
+            for table in ('Interface', 'Port', 'Bridge', 'Open_vSwitch')
+            for column in ('external_ids', 'other_config')
+        )
+
     @contextlib.contextmanager
     def link_down(self, name: str, number: int) -> Iterator[None]:
         """Take the link of a member down for a while."""

@@ -44,12 +44,15 @@ class Guest:
 
     :param host: where it runs.
     :param number: last byte of its addresses.
+    :param mac: another MAC address than that of the number.
     """
 
-    def __init__(self, cloud: lab.Lab, host: lab.Host, number: int) -> None:
+    def __init__(
+        self, cloud: lab.Lab, host: lab.Host, number: int, mac: str = ''
+    ) -> None:
         self.host = host
         self.uuid = str(uuid_module.uuid4())
-        self.mac = f'fa:16:3e:00:00:{number:02x}'
+        self.mac = mac or f'fa:16:3e:00:00:{number:02x}'
         self.address = f'192.0.2.{number}'
         self.port = f'{cloud.tag}-p{number}'
         self.tap = f'{cloud.tag}t{number}'
@@ -221,12 +224,12 @@ class EncapIpTestCase(base.BaseTestCase):
         super().setUp()
         self.state = tempfile.mkdtemp(dir=self.lab.path)
 
-    def guest(self, name: str, sends: bool = False) -> Guest:
+    def guest(self, name: str, sends: bool = False, mac: str = '') -> Guest:
         """Return a guest on a host, whose port is plugged until the end.
 
         :param sends: whether it can send and receive.
         """
-        guest = Guest(self.lab, self.hosts[name], next(self.numbers))
+        guest = Guest(self.lab, self.hosts[name], next(self.numbers), mac)
         if sends:
             guest.make_namespace()
         else:

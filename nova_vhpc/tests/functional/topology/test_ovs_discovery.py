@@ -94,9 +94,12 @@ class OvsDiscoveryTest(base.BaseTestCase):
         bridge = self.lab.bridge('b1')
         self.bond(bridge, n1, n2, bond_mode='balance-slb')
         self.lab.ovn(ovn_bridge_mappings=f'hpc0:{bridge}')
-        ((place, uplink),) = self.uplinks().items()
-        self.assertEqual((bridge, 'bond0'), place)
+        findings = self.discover()
+        (uplink,) = findings.topology.uplinks
+        self.assertEqual((bridge, 'bond0'), (uplink.bridge, uplink.nic))
         self.assertEqual((True, 20000), (uplink.up, uplink.mbps))
+        (note,) = findings.notes
+        self.assertIn('bond0', note)
         self.switch.vsctl(
             *('set', 'Port', 'bond0'),
             'other_config:bond-rebalance-interval=0',

@@ -12,6 +12,8 @@
 
 """What options of ovn-controller mean."""
 
+from typing import Any
+
 from oslotest import base
 
 from nova_vhpc.topology import open_vswitch
@@ -74,3 +76,30 @@ class OvnOptionsTest(base.BaseTestCase):
     def test_host_without_ovn_controller_is_recognised(self) -> None:
         self.assertFalse(ovs(hostname='cn1').has_ovn)
         self.assertTrue(ovs(ovn_remote='tcp:10.0.0.1:6642').has_ovn)
+
+
+class BondTest(base.BaseTestCase):
+    def port(self, **columns: Any) -> open_vswitch.Port:
+        return open_vswitch.Port('bond0', (), **columns)
+
+    def test_basis_is_read_as_open_vswitch_reads_it(self) -> None:
+        for text, expected in (('7', 7), ('-1', 0), ('x', 0), ('', 0)):
+            port = self.port(other_config={'bond-hash-basis': text})
+            self.assertEqual(expected, port.hash_basis)
+        self.assertEqual(0, self.port().hash_basis)
+
+    def test_frames_leave_with_the_tag_that_the_port_lets_them(self) -> None:
+        for tag, mode, on_wire in (
+            (None, '', {0: 0, 100: 100, 200: 200}),
+            (None, 'trunk', {100: 100}),
+            (100, '', {100: 0}),
+            (100, 'access', {100: 0}),
+            (100, 'native-untagged', {100: 0, 200: 200}),
+            (100, 'native-tagged', {100: 100, 200: 200}),
+            (100, 'dot1q-tunnel', {100: 100}),
+        ):
+            port = self.port(tag=tag, vlan_mode=mode)
+            for vlan, expected in on_wire.items():
+                self.assertEqual(
+                    expected, port.vlan_on_wire(vlan), (tag, mode, vlan)
+                )

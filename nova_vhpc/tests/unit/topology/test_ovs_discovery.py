@@ -182,9 +182,28 @@ class LinkTest(OvsDiscoveryTest):
             self.bridges.append(
                 Bridge('br-hpc1', (Port('bond0', members, mode),))
             )
-            (uplink,) = self.uplinks().values()
+            findings = self.discover()
+            (uplink,) = findings.topology.uplinks
             self.assertEqual('bond0', uplink.nic)
             self.assertEqual((True, mbps), (uplink.up, uplink.mbps))
+            (note,) = findings.notes
+            for word in ('bond0', 'br-hpc1', mode, 'balance-slb'):
+                self.assertIn(word, note)
+
+    def test_bond_of_the_kernel_is_one_uplink_and_says_why(self) -> None:
+        self.device('eth1')
+        bond = self.link('bond1')
+        (bond / 'lower_eth1').mkdir()
+        (bond / 'bonding').mkdir()
+        (self.link('bond1.7') / 'lower_bond1').mkdir()
+        self.ovs_bridge('br-hpc1', single('bond1.7'))
+        findings = self.discover()
+        self.assertEqual(
+            ['bond1.7'], [u.nic for u in findings.topology.uplinks]
+        )
+        (note,) = findings.notes
+        for word in ('bond1', 'br-hpc1', 'kernel', 'balance-slb'):
+            self.assertIn(word, note)
 
     def test_members_that_guests_stay_on_are_uplinks_of_their_own(
         self,
