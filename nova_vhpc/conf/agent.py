@@ -269,10 +269,10 @@ OPTS: list[Any] = [
         'ovs_run_dir',
         default='',
         help='Directory with ovs-vswitchd.pid and the control socket of '
-        'ovs-vswitchd, which the binder bond_entry uses; connecting to it '
-        'takes root, or the user that ovs-vswitchd runs as. If empty, it is '
-        'the directory of the socket in [vhpc_topology] ovsdb_connection, or '
-        '/run/openvswitch if that is no local socket. Set it if the agent '
+        'ovs-vswitchd, which the binder bond_entry connects to: as root, or '
+        'with the group of the user that ovs-vswitchd runs as. If empty, it '
+        'is the directory of the socket in [vhpc_topology] ovsdb_connection, '
+        'or /run/openvswitch if that is no local socket. Set it if the agent '
         "runs in a container that has the host's directory elsewhere, for "
         'example to /host/run/openvswitch.',
     ),

@@ -14,96 +14,19 @@
 """A real agent sets encap IPs of a real guest's port, and restores them."""
 
 import os
-import pathlib
 import signal
-import uuid as uuid_module
-import xml.etree.ElementTree as ElementTree
-from typing import Any
 
-import libvirt
-
-from nova_vhpc.testbed import guest as testbed_guest
-from nova_vhpc.testbed import image as testbed_image
-from nova_vhpc.tests.functional.agent import base
-from nova_vhpc.tests.functional.topology import test_publisher, test_publishing
+from nova_vhpc.tests.functional.agent import binding_agent
 from nova_vhpc.tests.ovn import lab
-from nova_vhpc.topology import model
-
-MAC = 'fa:16:3e:00:00:01'
-SPECS = {'vhpc:workload': 'parallel', 'vhpc:network': 'shared-separate'}
 
 
-class EncapIpAgentTest(base.AgentTestCase, test_publisher.PlacementCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.lab = self.useFixture(lab.Lab())
-        # The agent reads the NICs of its own network namespace.
-        self.host = self.lab.add_host('h1', 3, namespace=False)
-        self.tap = f'{self.lab.tag}t1'
-        self.lab.network('net1')
-        self.lab.port('net1', 'port1', MAC, '192.0.2.1')
-        self.host.make_tap(self.tap)
-        self.target = self.boot()
-        self.plug()
-
-    def serve(self) -> None:
-        self.endpoint = f'http://127.0.0.1:{test_publishing.serve(self).port}'
-
-    def boot(self) -> libvirt.virDomain:
-        """Start a guest with a tap, as Nova 2026.2 does."""
-        none = pathlib.Path('/x')
-        root = ElementTree.fromstring(
-            testbed_guest.domain_xml(
-                f'encap-{uuid_module.uuid4().hex[:8]}',
-                testbed_image.GuestImage(none, none),
-                memory_mib=32,
-                extra_specs=SPECS,
-            )
-        )
-        system = root.find('os')
-        for tag in ('kernel', 'initrd', 'cmdline'):
-            system.remove(system.find(tag))
-        nic = ElementTree.SubElement(
-            root.find('devices'), 'interface', type='ethernet'
-        )
-        ElementTree.SubElement(nic, 'mac', address=MAC)
-        ElementTree.SubElement(nic, 'target', dev=self.tap, managed='no')
-        ElementTree.SubElement(nic, 'model', type='virtio')
-        domain = self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
-        self.addCleanup(self._end_domain, domain.UUIDString())
-        domain.create()
-        return domain
-
-    def plug(self) -> None:
-        """Plug the guest's port, without an encap IP."""
-        self.host.plug(self.tap, self.target.UUIDString(), 'port1', MAC)
-
-    def start(self) -> object:
-        """Start the agent, and claim the second uplink for the guest."""
-        nics = [self.host.nic(f'n{rail}') for rail in range(3)]
-        agent = self.start_agent(
-            bind_uplinks='true',
-            placement__auth_type='none',
-            placement__endpoint_override=self.endpoint,
-            vhpc_topology__publish='true',
-            vhpc_topology__node='cn1',
-            vhpc_topology__nic_patterns=','.join(nics),
-            vhpc_topology__ovsdb_connection=self.host.socket,
-        )
-        provider = model.provider_uuid(
-            'cn1', self.host.bridge('n1'), self.host.nic('n1')
-        )
-        self.wait_for(
-            lambda: self.status()['publishing']['state'] == 'published',
-            'the publication',
-        )
-        self.nova(
-            'PUT',
-            f'/allocations/{self.target.UUIDString()}',
-            allocations={provider: {'resources': {model.UPLINK: 1}}},
-            project_id='p',
-            user_id='u',
-            consumer_generation=self.generation(),
+class EncapIpAgentTest(binding_agent.BindingAgentCase):
+    def start_bound(self) -> object:
+        """Start the agent; wait until the second uplink is used."""
+        agent = self.start(
+            [self.host.nic(f'n{rail}') for rail in range(self.UPLINKS)],
+            self.host.bridge('n1'),
+            self.host.nic('n1'),
         )
         self.wait_for(
             lambda: self.host.encap_ip(self.tap) == self.host.encap_ips[1],
@@ -111,26 +34,16 @@ class EncapIpAgentTest(base.AgentTestCase, test_publisher.PlacementCase):
         )
         return agent
 
-    def bound(self) -> dict[str, Any] | None:
-        """Return the status of the binding, once a guest is bound."""
-        binding: dict[str, Any] = self.status()['binding']
-        return binding if binding['bound'] else None
-
-    def generation(self) -> int | None:
-        """Return the generation of the server's claim; None for none."""
-        answer = self.nova('GET', f'/allocations/{self.target.UUIDString()}')
-        generation: int | None = answer.get('consumer_generation')
-        return generation
-
     def test_encap_ip_follows_the_claim_and_is_restored(self) -> None:
         before = self.host.external_ids(self.tap)
-        agent = self.start()
+        agent = self.start_bound()
         uuid = self.target.UUIDString()
         binding = self.wait_for(self.bound, 'the status of the binding')
         self.assertEqual([uuid], binding['bound'])
         self.assertEqual('encap_ip', binding['uplinks'][uuid]['binder'])
         self.assertEqual(
-            {MAC: self.host.encap_ips[1]}, binding['uplinks'][uuid]['in_force']
+            {binding_agent.MAC: self.host.encap_ips[1]},
+            binding['uplinks'][uuid]['in_force'],
         )
         lab.wait_for(
             lambda: self.lab.encap_of('port1') == self.host.encap_ips[1],
@@ -152,7 +65,7 @@ class EncapIpAgentTest(base.AgentTestCase, test_publisher.PlacementCase):
         self.assertEqual(0, self.restore())
         self.assertEqual(before, self.host.external_ids(self.tap))
 
-        agent = self.start()
+        agent = self.start_bound()
         self.assertEqual(0, self.stop_agent(agent))
         self.assertEqual(before, self.host.external_ids(self.tap))
         self.assertEqual([], os.listdir(self.path / 'state' / 'encap-ips'))
