@@ -17,7 +17,7 @@ import argparse
 import concurrent.futures
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -184,9 +184,21 @@ def describe(host: str, answer: dict[str, Any]) -> str:
             f'  cluster {name}: {cluster["phase"]}'
             f' (here {cluster["own"]}; {hosts or "no other host"})'
         )
+    lines += _unsteered(answer.get('binding') or {})
     vms = answer.get('vms') or []
     lines.append(f'  servers: {len(vms)}')
     return '\n'.join(lines)
+
+
+def _unsteered(binding: Mapping[str, Any]) -> list[str]:
+    """Return a line for each server whose claims steer no packets."""
+    lines = []
+    known = binding.get('unsteered') or {}
+    for uuid, problem in sorted((binding.get('problems') or {}).items()):
+        name = known.get(uuid, {}).get('name', uuid)
+        server = uuid if name == uuid else f'{name} ({uuid})'
+        lines.append(f'  claims of {server} steer nothing: {problem}')
+    return lines
 
 
 def call_all(

@@ -126,6 +126,24 @@ class Links:
         """Return whether an interface is a bond of the kernel."""
         return (self._net / name / 'bonding').is_dir()
 
+    def bond_of(self, name: str) -> str | None:
+        """Return the kernel's bond that an interface is a member of."""
+        return self._master(name, 'bonding')
+
+    def bridge_of(self, name: str) -> str | None:
+        """Return the Linux bridge that an interface is a port of."""
+        return self._master(name, 'bridge')
+
+    def _master(self, name: str, kind: str) -> str | None:
+        """Return what an interface is in, if it is of that kind.
+
+        :param kind: directory in sysfs that only this kind has.
+        """
+        master = self._net / name / 'master'
+        if not self.exists(name) or not (master / kind).is_dir():
+            return None
+        return master.resolve().name
+
     def stack(self, name: str) -> list[str]:
         """Return an interface and those that it is on, from the top down."""
         stack = [name]

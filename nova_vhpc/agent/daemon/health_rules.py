@@ -332,13 +332,24 @@ def _binding(document: health.Document) -> health.PartHealth:
         return health.OFF
     problems = binding.get('problems') or {}
     if not problems:
-        return health.OK
-    uuid = min(problems)
+        return health.OFF if binding.get('state') == 'off' else health.OK
+    unsteered = binding.get('unsteered') or {}
+    # One VM for each cause.
+    examples = {
+        unsteered.get(uuid, {}).get('cause', problems[uuid]): uuid
+        for uuid in sorted(problems, reverse=True)
+    }
+    reasons, remedies = [], []
+    for uuid in sorted(examples.values())[:_NAMED_VMS]:
+        one = unsteered.get(uuid) or {'what': problems[uuid]}
+        reasons.append(f'{one.get("name", uuid)}: {one["what"]}')
+        remedies.append(one.get('remedy') or 'the agent tries again')
     return health.PartHealth(
         health.State.DEGRADED,
-        f'claims on uplinks do not steer the packets of {_named(problems)} '
-        f'({uuid}: {problems[uuid]})',
-        'the agent tries again; see the guide on bridges and uplinks',
+        f'claims on uplinks do not steer the packets of {_named(problems)}: '
+        + '; '.join(reasons),
+        '. '.join(dict.fromkeys(remedies))
+        + ' (see the guide "Packets that take the claimed uplink")',
     )
 
 

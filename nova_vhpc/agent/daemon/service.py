@@ -46,7 +46,13 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, restore_report
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
-from nova_vhpc.agent.uplinks import binder, claims, dry_run, moved_nics
+from nova_vhpc.agent.uplinks import (
+    binder,
+    claims,
+    dry_run,
+    moved_nics,
+    steering,
+)
 from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import cpus, qemu_process
 
@@ -125,17 +131,7 @@ class Service:
             self.host_cpus.usable,
             self.window_player,
         )
-        self.binder = (
-            binder.UplinkBinder(
-                binder_set.load(conf, self.ovsdb),
-                lambda: self.guest_manager.guests,
-                lambda: self.guest_manager.connection.get(),
-                claims.UplinkClaims(self.publish_worker.publication),
-                dry_run=options.dry_run,
-            )
-            if options.bind_uplinks
-            else None
-        )
+        self.binder = self._make_binder()
         self.moved_nics = moved_nics.MovedNicsJournal(
             options.state_path, self.processes
         )
@@ -171,6 +167,27 @@ class Service:
         self._started = time.time()
         self.signals = signals.Signals()
 
+    def _make_binder(self) -> binder.UplinkBinder | None:
+        """Return what binds guests to their uplinks, or says why not.
+
+        :returns: None if there are no uplinks to claim.
+        """
+        options = self.conf.vhpc_agent
+        if not (options.bind_uplinks or self.conf.vhpc_topology.publish):
+            return None
+        binders = binder_set.load(self.conf, self.ovsdb)
+        return binder.UplinkBinder(
+            binders,
+            lambda: self.guest_manager.guests,
+            lambda: self.guest_manager.connection.get(),
+            claims.UplinkClaims(self.publish_worker.publication),
+            steering.make_steering(
+                self.conf, binders, self.host_name, self.ovsdb
+            ),
+            enabled=options.bind_uplinks,
+            dry_run=options.dry_run,
+        )
+
     # -- control calls: the ``control`` of the phase exchange ----------------
 
     def status(self) -> dict[str, Any]:
@@ -197,11 +214,20 @@ class Service:
             'groups': self.groups.status(),
             'publishing': self.publish_worker.status(),
             'peers': self.phase_exchange.status(),
-            'binding': self.binder.status() if self.binder else None,
+            'binding': self._binding_status(),
             'metrics': self.metrics.status(),
         }
         document['health'] = self._health_watch.judge(document)
         return document
+
+    def _binding_status(self) -> dict[str, Any] | None:
+        binding = self.binder.status() if self.binder else None
+        moved = self.moved_nics.problems()
+        if not moved:
+            return binding
+        binding = binding or {'state': 'off', 'problems': {}}
+        binding['problems'] = moved | binding['problems']
+        return binding
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore all guests and write nothing until :meth:`resume`.

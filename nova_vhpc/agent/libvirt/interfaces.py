@@ -19,20 +19,45 @@ from collections.abc import Mapping, Sequence
 
 
 class UnsupportedError(Exception):
-    """A claim cannot steer packets; the text says why, and what to do."""
+    """A claim cannot steer packets; the text says why, and what to do.
+
+    :ivar what: what is wrong, with the names of host and NIC, uplink or
+        network.
+    :ivar remedy: what to do; empty if ``what`` says it.
+    :ivar cause: word for the reason, for the status.
+    """
+
+    def __init__(
+        self, what: str, remedy: str = '', *, cause: str = 'refused'
+    ) -> None:
+        super().__init__(f'{what}. {remedy}' if remedy else what)
+        self.what = what
+        self.remedy = remedy
+        self.cause = cause
+
+
+_HARDWARE = ('direct', 'hostdev', 'vdpa')
+"""Types of interfaces that SR-IOV ports of Nova have: macvtap, passthrough of
+a virtual function, and vDPA."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nic:
     """One ``<interface>`` of a domain.
 
-    :ivar bridge: Linux bridge of the NIC; None for a NIC of another kind.
+    :ivar bridge: Linux bridge that the XML names; None for a NIC of another
+        kind.
     :ivar kind: type of the virtual port, else type of the interface.
+    :ivar in_hardware: whether the NIC is a function of the host's hardware,
+        whose uplink nobody else chooses.
+    :ivar device: the host's end of the NIC, such as a tap; may be empty.
     """
 
     mac: str
     kind: str
-    bridge: str | None
+    bridge: str | None = None
+    in_hardware: bool = False
+    device: str = ''
 
 
 def read(xml: str) -> tuple[Nic, ...]:
@@ -63,9 +88,10 @@ def chosen(
     taken = nics[first : first + claims] if first >= 0 else ()
     if len(taken) < claims:
         raise UnsupportedError(
-            f'{claims} uplinks are claimed from NIC {max(first, 0)} '
-            f'on, but the guest has {len(nics)} NICs; boot it with more '
-            f'ports, or correct vhpc:uplink_nic'
+            f'{claims} uplinks are claimed from NIC {max(first, 0)} on, but '
+            f'the guest has {len(nics) or "no"} NICs',
+            'Boot it with more ports, or correct vhpc:uplink_nic',
+            cause='too-few-nics' if nics else 'no-nic',
         )
     return taken
 
@@ -93,6 +119,7 @@ def _nic(element: ElementTree.Element) -> Nic:
     mac = element.find('mac')
     source = element.find('source')
     port = element.find('virtualport')
+    target = element.find('target')
     kind = element.get('type', '')
     if port is not None and port.get('type'):
         kind = port.get('type', '')
@@ -101,4 +128,6 @@ def _nic(element: ElementTree.Element) -> Nic:
         mac='' if mac is None else mac.get('address', ''),
         kind=kind,
         bridge=bridge if kind == 'bridge' else None,
+        in_hardware=element.get('type', '') in _HARDWARE,
+        device='' if target is None else target.get('dev', ''),
     )

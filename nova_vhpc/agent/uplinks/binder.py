@@ -28,8 +28,8 @@ from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
-from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import base, binder_set
+from nova_vhpc.agent.uplinks import claims, steering
+from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.placement import client
 
 LOG = logging.getLogger(__name__)
@@ -43,9 +43,19 @@ MIN_INTERVAL_S = 0.05
 RETRY_S = 5.0
 """Time before a guest that could not be bound is tried again."""
 
+OFF_RETRY_S = 60.0
+"""The same while ``bind_uplinks`` is off: nothing waits for it."""
+
+SETTLE_S = 5.0
+"""Time after which a new guest is looked at while ``bind_uplinks`` is off: its
+ports may not be wired yet."""
+
 CLAIM_CHECK_S = 300.0
 """Longest time between two readings of a bound guest's claims from
 Placement."""
+
+UNCERTAIN_CHECK_S = 2.0
+"""The same while the networks of its NICs are not known yet."""
 
 RETRY_SECONDS = 3.0
 """Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
@@ -60,15 +70,36 @@ class _Bound:
 
     :ivar guest: the guest as it was bound: a restarted domain is another
         Guest object, and must be bound again.
-    :ivar binder: the binder that did it.
+    :ivar way: what does it.
     :ivar uplinks: the uplinks that it has claimed.
     :ivar check_s: monotonic time of the next reading of its claims.
     """
 
     guest: Guest
-    binder: base.Binder
+    way: steering.Way
     uplinks: tuple[claims.ClaimedUplink, ...]
     check_s: float
+
+    @property
+    def in_force(self) -> Mapping[str, str]:
+        """Where the guest's packets go now, by MAC address of the NIC."""
+        if self.way.binder is None:
+            return {}
+        return self.way.binder.in_force(self.guest.info.uuid)
+
+    @property
+    def problem(self) -> str:
+        """Why the packets do not go there now; empty if they do."""
+        if self.way.binder is None:
+            return ''
+        return self.way.binder.problem(self.guest.info.uuid)
+
+    @property
+    def intact(self) -> bool:
+        """Whether all that the binder wrote is still in force."""
+        return self.way.binder is None or self.way.binder.intact(
+            self.guest.info.uuid
+        )
 
 
 class UplinkBinder:
@@ -78,6 +109,9 @@ class UplinkBinder:
     :param guests: returns the managed guests, by UUID.
     :param connection: returns libvirt's connection, or raises libvirtError.
     :param claims: the servers' claims on uplinks.
+    :param steering: decides by which binder, or why by none.
+    :param enabled: whether to bind; if not, only which claims steer nothing
+        is said.
     :param dry_run: log what would be written, and write nothing.
     :ivar left: whether :meth:`stop` could not restore all NICs.
     """
@@ -88,12 +122,17 @@ class UplinkBinder:
         guests: Callable[[], Mapping[str, Guest]],
         connection: Callable[[], Any],
         claims: claims.UplinkClaims,
+        steering: steering.Steering,
+        *,
+        enabled: bool = True,
         dry_run: bool = False,
     ) -> None:
         self._binders = binders
         self._guests = guests
         self._connection = connection
         self._claims = claims
+        self._steering = steering
+        self._enabled = enabled
         self._dry_run = dry_run
         self._thread = periodic.PeriodicThread(
             'vhpc-binding',
@@ -108,6 +147,11 @@ class UplinkBinder:
         self._moving = threading.Lock()
         self._bound: dict[str, _Bound] = {}
         self._problems: dict[str, str] = {}
+        self._unsteered: dict[str, dict[str, Any]] = {}
+        # By UUID: the guest that was first seen, and when.
+        self._seen: dict[str, tuple[Guest, float]] = {}
+        # UUID and reason of what was logged.
+        self._logged: set[tuple[str, str]] = set()
         # By UUID: the guest that was tried, and when it is tried again.
         self._waiting: dict[str, tuple[Guest | None, float]] = {}
         self.left = False
@@ -155,24 +199,30 @@ class UplinkBinder:
             return self._binders.restore_all(self._connection)
 
     def status(self) -> dict[str, Any]:
-        """Return which guests are bound and how, and why others are not."""
+        """Return which claims steer packets and how, and why others do not.
+
+        ``problems`` has a sentence for each guest; ``unsteered`` has more of
+        those whose claims nothing can steer as the host is now.
+        """
         bound = {} if self._dry_run else dict(self._bound)
         problems = {
             uuid: problem
             for uuid, one in bound.items()
-            if (problem := one.binder.problem(uuid))
+            if (problem := one.problem)
         }
         return {
+            'state': 'on' if self._enabled else 'off',
             'bound': sorted(bound.keys() - problems.keys()),
             'uplinks': {
                 uuid: {
-                    'binder': one.binder.name,
+                    'binder': one.way.name,
                     'claimed': [f'{u.bridge}/{u.nic}' for u in one.uplinks],
-                    'in_force': dict(one.binder.in_force(uuid)),
+                    'in_force': dict(one.in_force),
                 }
                 for uuid, one in bound.items()
             },
             'problems': problems | self._problems,
+            'unsteered': dict(self._unsteered),
         }
 
     def reconcile(self) -> None:
@@ -183,7 +233,10 @@ class UplinkBinder:
         for uuid in self._bound.keys() - guests.keys():
             del self._bound[uuid]
         for uuid in self._problems.keys() - guests.keys() - unmanaged:
-            del self._problems[uuid]
+            self._settle(uuid)
+        self._logged = {one for one in self._logged if one[0] in guests}
+        for uuid in self._seen.keys() - guests.keys():
+            del self._seen[uuid]
         for uuid in self._waiting.keys() - guests.keys() - unmanaged:
             del self._waiting[uuid]
         for uuid in (*guests, *unmanaged):
@@ -191,7 +244,10 @@ class UplinkBinder:
             waiting_guest, retry_s = self._waiting.get(uuid, (None, 0.0))
             if guest is waiting_guest and time.monotonic() < retry_s:
                 continue
+            if guest is not None and not self._has_settled(uuid, guest):
+                continue
             self._waiting.pop(uuid, None)
+            problem: Exception | None = None
             try:
                 if guest is None:
                     self._put_off(uuid, guest)
@@ -206,20 +262,52 @@ class UplinkBinder:
                 client.PlacementError,
                 ValueError,
             ) as error:
-                self._put_off(uuid, guest)
-                reason = str(error)
-                if self._problems.get(uuid) != reason:
-                    name = uuid if guest is None else guest.name
-                    LOG.warning(
-                        'Uplinks of VM %s: %s; will retry', name, reason
-                    )
-                self._problems[uuid] = reason
+                # Reported below: in here the log would add the error's text.
+                problem = error
+            if problem is None:
+                self._settle(uuid)
             else:
-                self._problems.pop(uuid, None)
+                self._put_off(uuid, guest)
+                self._report(uuid, guest, problem)
+
+    def _has_settled(self, uuid: str, guest: Guest) -> bool:
+        """Return whether to look at a guest yet."""
+        seen_guest, seen_s = self._seen.get(uuid, (None, 0.0))
+        if seen_guest is not guest:
+            seen_s = time.monotonic()
+            self._seen[uuid] = guest, seen_s
+        return self._enabled or time.monotonic() - seen_s >= SETTLE_S
+
+    def _report(
+        self, uuid: str, guest: Guest | None, error: Exception
+    ) -> None:
+        """Keep a problem for the status; log it once."""
+        reason = str(error)
+        name = uuid if guest is None else f'{guest.name} ({uuid})'
+        self._problems[uuid] = reason
+        self._unsteered.pop(uuid, None)
+        text = 'Uplinks of VM %s: %s; will retry'
+        if isinstance(error, interfaces.UnsupportedError):
+            text = 'Claims of VM %s on uplinks steer no packets: %s'
+            self._unsteered[uuid] = {
+                'name': uuid if guest is None else guest.name,
+                'cause': error.cause,
+                'what': error.what,
+                'remedy': error.remedy,
+            }
+        if (uuid, reason) not in self._logged:
+            self._logged.add((uuid, reason))
+            LOG.warning(text, name, reason)
+
+    def _settle(self, uuid: str) -> None:
+        """Forget a guest's problem."""
+        self._problems.pop(uuid, None)
+        self._unsteered.pop(uuid, None)
 
     def _put_off(self, uuid: str, guest: Guest | None) -> None:
         """Do not try a guest again for a while, unless it starts anew."""
-        self._waiting[uuid] = guest, time.monotonic() + RETRY_S
+        wait_s = RETRY_S if self._enabled else OFF_RETRY_S
+        self._waiting[uuid] = guest, time.monotonic() + wait_s
 
     def _recorded(self) -> frozenset[str]:
         """Return the UUIDs of guests that NICs were changed for."""
@@ -267,7 +355,7 @@ class UplinkBinder:
         if (
             bound is not None
             and time.monotonic() < bound.check_s
-            and bound.binder.intact(uuid)
+            and bound.intact
         ):
             return
         uplinks = self._claims.uplinks(uuid)
@@ -280,27 +368,39 @@ class UplinkBinder:
                 self._restore(uuid, guest.domain)
                 self._bound.pop(uuid, None)
             else:
-                self._bind(uuid, guest, uplinks)
+                self._bind(uuid, guest, uplinks, is_recorded)
 
     def _bind(
         self,
         uuid: str,
         guest: Guest,
         uplinks: tuple[claims.ClaimedUplink, ...],
+        is_recorded: bool,
     ) -> None:
-        """Bind a guest by the first binder that serves its NICs.
+        """Make a guest's claims steer its packets, if anything can.
 
-        :raises UnsupportedError: there is none, or it refuses.
+        :param is_recorded: whether NICs were changed for it.
+        :raises UnsupportedError: nothing can, or may.
         """
-        self._bound.pop(uuid, None)
-        nics = interfaces.read(guest.domain.XMLDesc(0))
-        binder = self._binders.serving(uuid, nics, uplinks)
+        was_bound = self._bound.pop(uuid, None) is not None
+        way = self._way(guest, uplinks, is_recorded)
+        binder = way.binder
         uplink_nic = guest.info.specs.uplink_nic
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
-        if self._dry_run:
+        if binder is None:
+            if not was_bound:
+                LOG.info(
+                    'VM %s: its packets take the claimed %s (by %s)',
+                    guest.name,
+                    names,
+                    way.name,
+                )
+        elif self._dry_run or not self._enabled:
             for mac, target in binder.plan(
                 guest.domain, uplinks, uplink_nic
             ).items():
+                if not self._enabled:
+                    raise self._off(mac, binder.name)
                 LOG.info(
                     'Dry run: VM %s: packets of NIC %s would be steered to '
                     'the claimed %s (%s: %s)',
@@ -319,12 +419,46 @@ class UplinkBinder:
                 names,
                 binder.name,
             )
+        check_s = CLAIM_CHECK_S if way.is_certain else UNCERTAIN_CHECK_S
         self._bound[uuid] = _Bound(
             guest,
-            binder,
+            way,
             uplinks,
             # Spread, so that a restarted guest need not wait for all others.
-            time.monotonic() + CLAIM_CHECK_S * random.uniform(0.75, 1.0),
+            time.monotonic() + check_s * random.uniform(0.75, 1.0),
+        )
+
+    def _way(
+        self,
+        guest: Guest,
+        uplinks: tuple[claims.ClaimedUplink, ...],
+        is_recorded: bool,
+    ) -> steering.Way:
+        """Return what is to steer a guest's packets.
+
+        What was changed when another way was taken is restored.
+
+        :raises UnsupportedError: nothing can.
+        """
+        try:
+            way = self._steering.way(
+                guest.domain, uplinks, guest.info.specs.uplink_nic
+            )
+        except interfaces.UnsupportedError:
+            if is_recorded:
+                self._restore(guest.info.uuid, guest.domain)
+            raise
+        if is_recorded and (way.binder is None or not self._enabled):
+            self._restore(guest.info.uuid, guest.domain)
+        return way
+
+    def _off(self, mac: str, name: str) -> interfaces.UnsupportedError:
+        return interfaces.UnsupportedError(
+            f'[vhpc_agent] bind_uplinks is off on host {self._steering.host}, '
+            f'so that nothing steers NIC {mac}, as the binder {name} could',
+            'Set bind_uplinks = true there, and restart nova-vhpc-agent; or '
+            'use a flavor that claims no uplinks',
+            cause='off',
         )
 
     def _warn_of_records(self) -> None:

@@ -51,12 +51,16 @@ class ClaimedUplink(NamedTuple):
     :ivar encap_ip: OVN encap IP that lives on the uplink; None without one.
     :ivar physnets: Neutron's physical networks that it is on; empty if they
         are unknown.
+    :ivar beside: other uplinks of the same bridge or physical network.
+    :ivar same_encap_ip: those of them that have the same encap IP.
     """
 
     bridge: str
     nic: str
     encap_ip: str | None = None
     physnets: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    same_encap_ip: tuple[str, ...] = ()
 
 
 class UplinkClaims:
@@ -128,6 +132,32 @@ class UplinkClaims:
         )
 
 
+def _claimed(
+    uplink: model.Uplink, topology: model.HostTopology
+) -> ClaimedUplink:
+    beside = [
+        other
+        for other in topology.uplinks
+        if other is not uplink
+        and (
+            other.bridge == uplink.bridge
+            or set(other.physnets).intersection(uplink.physnets)
+        )
+    ]
+    return ClaimedUplink(
+        uplink.bridge,
+        uplink.nic,
+        uplink.encap_ip,
+        uplink.physnets,
+        tuple(other.nic for other in beside),
+        tuple(
+            other.nic
+            for other in beside
+            if uplink.encap_ip and other.encap_ip == uplink.encap_ip
+        ),
+    )
+
+
 def _uplinks_by_provider(
     published: publisher.Published, topology: model.HostTopology
 ) -> dict[str, ClaimedUplink]:
@@ -135,9 +165,7 @@ def _uplinks_by_provider(
     uplinks = {
         model.provider_uuid(
             published.node, uplink.bridge, uplink.nic
-        ): ClaimedUplink(
-            uplink.bridge, uplink.nic, uplink.encap_ip, uplink.physnets
-        )
+        ): _claimed(uplink, topology)
         for uplink in topology.uplinks
     }
     present_bridges = {uplink.bridge for uplink in topology.uplinks}

@@ -157,12 +157,19 @@ class Lab(fixtures.Fixture):
 
     def provider_network(self, name: str, physnet: str, vlan: int) -> None:
         """Make a VLAN network of a physical network, as Neutron does."""
-        port = f'provnet-{name}'
+        self.network(name)
+        self.localnet(name, physnet, f'provnet-{name}', vlan)
+
+    def localnet(
+        self, network: str, physnet: str, name: str, vlan: int
+    ) -> None:
+        """Make a segment of a network on a physical one, as Neutron does."""
         self.nbctl(
-            *('ls-add', name, '--', 'lsp-add', name, port, '', str(vlan)),
-            *('--', 'lsp-set-type', port, 'localnet'),
-            *('--', 'lsp-set-addresses', port, 'unknown'),
-            *('--', 'lsp-set-options', port, f'network_name={physnet}'),
+            *('lsp-add', network, name),
+            *('--', 'lsp-set-type', name, 'localnet'),
+            *('--', 'lsp-set-addresses', name, 'unknown'),
+            *('--', 'lsp-set-options', name, f'network_name={physnet}'),
+            *('--', 'set', 'Logical_Switch_Port', name, f'tag_request={vlan}'),
         )
 
     def port(self, network: str, port: str, mac: str, address: str) -> None:

@@ -59,7 +59,7 @@ def journal_record(rng: random.Random) -> None:
     _read_and_write(rng, RECORD)
 
 
-def moved_nics_record(rng: random.Random) -> None:
+def uplink_binding(rng: random.Random) -> None:
     """Read a record of moved NICs, and write again what was accepted."""
     _read_and_write(rng, MOVED)
 

@@ -18,10 +18,17 @@ Each binder serves one kind of network, in one way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.uplinks import claims
+
+Networks = Literal['tunnel', 'provider']
+"""Kind of networks: their packets leave the host in tunnels, or by a bridge of
+a physical network as the guest has sent them."""
+
+TUNNEL: Networks = 'tunnel'
+PROVIDER: Networks = 'provider'
 
 
 class Binder(Protocol):
@@ -35,9 +42,11 @@ class Binder(Protocol):
     that. What an external change has set meanwhile it leaves alone.
 
     :ivar name: name of the binder's entry point, for logs and the status.
+    :ivar networks: kind of networks whose packets it steers.
     """
 
     name: str
+    networks: Networks
 
     def start(self, wake: Callable[[], None]) -> None:
         """Begin to watch for changes of what was bound.

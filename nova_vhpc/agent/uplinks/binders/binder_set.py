@@ -56,22 +56,21 @@ class BinderSet:
         uuid: str,
         nics: Sequence[interfaces.Nic],
         uplinks: Sequence[claims.ClaimedUplink],
-    ) -> base.Binder:
+        networks: base.Networks | None = None,
+    ) -> base.Binder | None:
         """Return the first binder that serves a guest's NICs and claims.
 
         :param uuid: UUID of the guest.
         :param uplinks: the uplinks that the server has claimed.
-        :raises UnsupportedError: there is none.
+        :param networks: kind of the NICs' networks; None if it is unknown.
+        :returns: None if there is none.
         """
         for binder in self._binders:
-            if binder.serves(uuid, nics, uplinks):
+            if networks in (None, binder.networks) and binder.serves(
+                uuid, nics, uplinks
+            ):
                 return binder
-        kinds = ', '.join(sorted({nic.kind for nic in nics})) or 'none'
-        raise interfaces.UnsupportedError(
-            f'no binder of [vhpc_agent] binders serves NICs of its kind '
-            f'({kinds}); use a flavor that claims no uplinks on this host, '
-            'or turn [vhpc_agent] bind_uplinks off'
-        )
+        return None
 
     def records(self) -> dict[str, str]:
         """Return the name of the binder that has a record, by guest's UUID."""

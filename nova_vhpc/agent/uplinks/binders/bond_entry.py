@@ -54,6 +54,7 @@ class BondEntryBinder:
     """
 
     name = 'bond_entry'
+    networks: base.Networks = base.PROVIDER
 
     def __init__(
         self,
@@ -168,9 +169,10 @@ class BondEntryBinder:
         state = self._ovsdb.read()
         if state is None:
             raise UnsupportedError(
-                f'Open vSwitch of host {self._host} has not answered yet; is '
-                'ovsdb-server running, and is [vhpc_topology] '
-                'ovsdb_connection right?'
+                f'Open vSwitch of host {self._host} has not answered yet',
+                'Is ovsdb-server running, and is [vhpc_topology] '
+                'ovsdb_connection right?',
+                cause='ovsdb-away',
             )
         return state
 

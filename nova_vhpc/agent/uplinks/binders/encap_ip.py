@@ -63,6 +63,7 @@ class EncapIpBinder:
     """
 
     name = 'encap_ip'
+    networks: base.Networks = base.TUNNEL
 
     def __init__(
         self,
@@ -225,9 +226,10 @@ class EncapIpBinder:
         state = self._ovsdb.read()
         if state is None:
             raise UnsupportedError(
-                f'Open vSwitch of host {self._host} has not answered yet; is '
-                'ovsdb-server running, and is [vhpc_topology] '
-                'ovsdb_connection right?'
+                f'Open vSwitch of host {self._host} has not answered yet',
+                'Is ovsdb-server running, and is [vhpc_topology] '
+                'ovsdb_connection right?',
+                cause='ovsdb-away',
             )
         ports = self._ports_of(domain, len(uplinks), uplink_nic)
         ovn_host.check(state, self._host)
@@ -283,8 +285,10 @@ class EncapIpBinder:
             f'external_ids:{KEY} of port {port.name} on host {self._host} '
             f'was changed to {port.external_ids.get(KEY, "nothing")} by '
             'somebody else; the port is left alone until it is plugged again, '
-            'as by a hard reboot. If only the agent may decide, set '
-            '[vhpc_agent] foreign_changes=override'
+            'as by a hard reboot',
+            'If only the agent may decide, set [vhpc_agent] '
+            'foreign_changes=override',
+            cause='external-change',
         )
 
 

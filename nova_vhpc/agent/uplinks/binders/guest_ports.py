@@ -72,8 +72,10 @@ def check(ports: Ports, macs: Iterable[str], uuid: str, host: str) -> None:
             raise UnsupportedError(
                 f'Open vSwitch of host {host} has no port with '
                 f'external_ids:attached-mac={mac} and vm-uuid={uuid}, so that '
-                f'NIC {mac} cannot be steered. If it is no NIC of Open '
-                'vSwitch, let vhpc:uplink_nic name one that is'
+                f'NIC {mac} cannot be steered',
+                'If it is no NIC of Open vSwitch, let vhpc:uplink_nic name '
+                'one that is',
+                cause='no-port',
             )
 
 

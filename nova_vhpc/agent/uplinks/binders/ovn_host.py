@@ -42,22 +42,25 @@ def check(state: open_vswitch.OpenVswitch, host: str) -> None:
         raise UnsupportedError(
             f'host {host} has no OVN encap IP (external_ids:ovn-encap-ip of '
             'Open_vSwitch), so that no claim can steer the packets of a '
-            'tenant network. ML2/OVS has one tunnel IP for all uplinks: boot '
-            'the server on a provider network of the claimed uplink'
+            'tenant network; ML2/OVS has one tunnel IP for all uplinks',
+            'Boot the server on a provider network of the claimed uplink',
+            cause='no-encap-ip',
         )
     if len(encap_ips) == 1:
         raise UnsupportedError(
             f'host {host} has one OVN encap IP only ({encap_ips[0]}), so that '
-            'the packets of all tenant networks take the same uplink. Give '
-            'each uplink an IP, and list them all in '
-            'external_ids:ovn-encap-ip of Open_vSwitch'
+            'the packets of all tenant networks take the same uplink',
+            'Give each uplink an IP, and list them all in '
+            'external_ids:ovn-encap-ip of Open_vSwitch',
+            cause='one-encap-ip',
         )
     tunnels = _tunnels(state)
     if tunnels and not any(t.options.get('local_ip') for t in tunnels):
         raise UnsupportedError(
             f'OVN on host {host} sends from one encap IP only: its tunnel '
-            f'{tunnels[0].name} has no local_ip. Upgrade ovn-host to 24.03 or '
-            'later'
+            f'{tunnels[0].name} has no local_ip',
+            'Upgrade ovn-host to 24.03 or later',
+            cause='old-ovn',
         )
 
 
@@ -90,9 +93,21 @@ def encap_ips_of(
             raise UnsupportedError(
                 f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
                 'has no OVN encap IP, so that a claim on it steers no packet '
-                'of a tenant network. Give it an IP, and add that to '
-                'external_ids:ovn-encap-ip of Open_vSwitch; or exclude it '
-                'from publication by [vhpc_topology] bridges'
+                'of a tenant network',
+                'Give it an IP, and add that to external_ids:ovn-encap-ip of '
+                'Open_vSwitch; or exclude it from publication by '
+                '[vhpc_topology] bridges',
+                cause='uplink-without-encap-ip',
+            )
+        if uplink.same_encap_ip:
+            raise UnsupportedError(
+                f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
+                f'has one encap IP ({encap_ip}) with '
+                f'{", ".join(uplink.same_encap_ip)}, so that a claim on it '
+                'does not decide which of them packets take',
+                'Give each an encap IP of its own, or publish them as one '
+                'uplink',
+                cause='shared-encap-ip',
             )
         found.append(spare[0] if spare and uplink in down else encap_ip)
     return found

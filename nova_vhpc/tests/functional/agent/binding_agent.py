@@ -81,15 +81,22 @@ class BindingAgentCase(base.AgentTestCase, test_publisher.PlacementCase):
         """Plug the guest's port, as Nova does."""
         self.host.plug(self.tap, self.target.UUIDString(), 'port1', MAC)
 
-    def start(self, nics: Sequence[str], bridge: str, nic: str) -> object:
+    def start(
+        self,
+        nics: Sequence[str],
+        bridge: str,
+        nic: str,
+        binding: str = 'true',
+    ) -> object:
         """Start the agent, and claim an uplink for the guest.
 
         :param nics: names of all NICs that are uplinks.
         :param bridge: bridge of the uplink to claim.
         :param nic: its NIC.
+        :param binding: value of ``bind_uplinks``.
         """
         agent = self.start_agent(
-            bind_uplinks='true',
+            bind_uplinks=binding,
             placement__auth_type='none',
             placement__endpoint_override=self.endpoint,
             vhpc_topology__publish='true',

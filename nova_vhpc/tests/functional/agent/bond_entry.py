@@ -45,6 +45,11 @@ class Agent(encap_ip.BindingAgent):
             self.host.nic(f'b{number}'),
             None,
             (PHYSNET,),
+            tuple(
+                self.host.nic(f'b{other}')
+                for other in range(MEMBERS)
+                if other != number
+            ),
         )
 
     def in_force(self, guest: encap_ip.Guest) -> str:

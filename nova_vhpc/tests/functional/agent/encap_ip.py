@@ -26,7 +26,12 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import binder, claims
+from nova_vhpc.agent.uplinks import (
+    binder,
+    claims,
+    port_networks,
+    steering,
+)
 from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
     binder_set,
@@ -40,15 +45,21 @@ from nova_vhpc.topology import links
 
 
 class Guest:
-    """A server with one port of a tenant network.
+    """A server with one port.
 
     :param host: where it runs.
     :param number: last byte of its addresses.
     :param mac: another MAC address than that of the number.
+    :param network: network of its port; the tenant network by default.
     """
 
     def __init__(
-        self, cloud: lab.Lab, host: lab.Host, number: int, mac: str = ''
+        self,
+        cloud: lab.Lab,
+        host: lab.Host,
+        number: int,
+        mac: str = '',
+        network: str = '',
     ) -> None:
         self.host = host
         self.uuid = str(uuid_module.uuid4())
@@ -57,7 +68,7 @@ class Guest:
         self.port = f'{cloud.tag}-p{number}'
         self.tap = f'{cloud.tag}t{number}'
         self.domain = domain.Domain(self.uuid, (self.mac,))
-        cloud.port(cloud.tag, self.port, self.mac, self.address)
+        cloud.port(network or cloud.tag, self.port, self.mac, self.address)
 
     def incoming(self, host: lab.Host) -> 'Guest':
         """Return what a live migration makes of it on another host."""
@@ -107,7 +118,7 @@ class Guest:
         )
         return types.SimpleNamespace(
             domain=self.domain,
-            info=types.SimpleNamespace(specs=specs),
+            info=types.SimpleNamespace(specs=specs, uuid=self.uuid),
             hands_off='',
             holds=set(),
             name=self.uuid,
@@ -117,22 +128,37 @@ class Guest:
 class BindingAgent(abc.ABC):
     """The part of an agent that binds, on one host, in this process.
 
+    :param enabled: whether ``bind_uplinks`` is on.
     :ivar guests: the guests that it manages, by UUID.
     :ivar claimed: number of the uplink that a guest has claimed, by UUID.
+    :ivar physnets: physical networks of an uplink, by number.
     """
 
-    def __init__(self, host: lab.Host) -> None:
+    def __init__(self, host: lab.Host, enabled: bool = True) -> None:
         self.host = host
         self.guests: dict[str, Any] = {}
         self.claimed: dict[str, int] = {}
+        self.physnets: dict[int, tuple[str, ...]] = {}
         self.ovsdb = connection.Ovsdb(host.socket)
         self.ovsdb.start()
         assert self.ovsdb.wait(lab.PATIENCE_S)
+        binders = binder_set.BinderSet([self.make_binder()])
         self.binder = binder.UplinkBinder(
-            binder_set.BinderSet([self.make_binder()]),
+            binders,
             lambda: dict(self.guests),
             self._libvirt,
             types.SimpleNamespace(uplinks=self._uplinks),
+            steering.Steering(
+                binders,
+                host.name,
+                self.ovsdb.read,
+                port_networks.PortNetworks(
+                    self.ovsdb.read,
+                    port_networks.FlowReader(host.socket).dump,
+                ),
+                links.Links(pathlib.Path('/sys')),
+            ),
+            enabled=enabled,
         )
 
     @abc.abstractmethod
@@ -173,9 +199,11 @@ class Agent(BindingAgent):
     :param state: its ``state_path``.
     """
 
-    def __init__(self, host: lab.Host, state: str) -> None:
+    def __init__(
+        self, host: lab.Host, state: str, enabled: bool = True
+    ) -> None:
         self._state = state
-        super().__init__(host)
+        super().__init__(host, enabled)
 
     def make_binder(self) -> encap_ip.EncapIpBinder:
         self.journal = encap_ip_journal.EncapIpJournal(self._state)
@@ -193,6 +221,7 @@ class Agent(BindingAgent):
             self.host.bridge(f'n{number}'),
             self.host.nic(f'n{number}'),
             self.host.encap_ips[number],
+            self.physnets.get(number, ()),
         )
 
 
@@ -224,12 +253,20 @@ class EncapIpTestCase(base.BaseTestCase):
         super().setUp()
         self.state = tempfile.mkdtemp(dir=self.lab.path)
 
-    def guest(self, name: str, sends: bool = False, mac: str = '') -> Guest:
+    def guest(
+        self,
+        name: str,
+        sends: bool = False,
+        mac: str = '',
+        network: str = '',
+    ) -> Guest:
         """Return a guest on a host, whose port is plugged until the end.
 
         :param sends: whether it can send and receive.
         """
-        guest = Guest(self.lab, self.hosts[name], next(self.numbers), mac)
+        guest = Guest(
+            self.lab, self.hosts[name], next(self.numbers), mac, network
+        )
         if sends:
             guest.make_namespace()
         else:
@@ -238,9 +275,16 @@ class EncapIpTestCase(base.BaseTestCase):
         self.addCleanup(guest.unplug)
         return guest
 
-    def agent(self, name: str, running: bool = True) -> Agent:
-        """Return an agent on a host; started, unless said otherwise."""
-        agent = Agent(self.hosts[name], str(pathlib.Path(self.state) / name))
+    def agent(
+        self, name: str, running: bool = True, enabled: bool = True
+    ) -> Agent:
+        """Return an agent on a host; started, unless said otherwise.
+
+        :param enabled: whether ``bind_uplinks`` is on.
+        """
+        agent = Agent(
+            self.hosts[name], str(pathlib.Path(self.state) / name), enabled
+        )
         self.addCleanup(agent.ovsdb.stop)
         if running:
             agent.binder.start()

@@ -15,19 +15,29 @@
 
 import os
 import signal
+import socket
 
+from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.functional.agent import binding_agent
 from nova_vhpc.tests.ovn import lab
 
 
 class EncapIpAgentTest(binding_agent.BindingAgentCase):
-    def start_bound(self) -> object:
-        """Start the agent; wait until the second uplink is used."""
-        agent = self.start(
+    def start_claimed(self, binding: str) -> object:
+        """Start the agent, and claim the second uplink.
+
+        :param binding: value of ``bind_uplinks``.
+        """
+        return self.start(
             [self.host.nic(f'n{rail}') for rail in range(self.UPLINKS)],
             self.host.bridge('n1'),
             self.host.nic('n1'),
+            binding,
         )
+
+    def start_bound(self) -> object:
+        """Start the agent; wait until the second uplink is used."""
+        agent = self.start_claimed('true')
         self.wait_for(
             lambda: self.host.encap_ip(self.tap) == self.host.encap_ips[1],
             'the claimed encap IP',
@@ -69,3 +79,27 @@ class EncapIpAgentTest(binding_agent.BindingAgentCase):
         self.assertEqual(0, self.stop_agent(agent))
         self.assertEqual(before, self.host.external_ids(self.tap))
         self.assertEqual([], os.listdir(self.path / 'state' / 'encap-ips'))
+
+    def test_claim_is_said_to_steer_nothing_while_binding_is_off(self) -> None:
+        before = self.host.external_ids(self.tap)
+        agent = self.start_claimed('false')
+        uuid = self.target.UUIDString()
+        self.wait_for(
+            lambda: self.status()['binding']['unsteered'].get(uuid),
+            'the claim that steers nothing',
+            30,
+        )
+        document = self.status()
+        unsteered = document['binding']['unsteered'][uuid]
+        self.assertEqual('off', unsteered['cause'])
+        for word in (socket.gethostname(), binding_agent.MAC, 'bind_uplinks'):
+            self.assertIn(word, unsteered['what'])
+        part = document['health']['parts']['binding']
+        self.assertEqual('degraded', part['state'])
+        self.assertIn(unsteered['what'], part['what'])
+        self.assertIn(unsteered['remedy'], part['action'])
+        text = ctl.describe('h1', document)
+        self.assertIn(f'({uuid}) steer nothing: ', text)
+        self.assertEqual(before, self.host.external_ids(self.tap))
+        self.assertEqual(0, self.stop_agent(agent))
+        self.assertEqual(before, self.host.external_ids(self.tap))

@@ -322,6 +322,28 @@ class HealthRulesTest(base.BaseTestCase):
             document(binding={'problems': {'u': 'is on OVS'}}),
             'is on OVS',
         )
+        self.assert_part(
+            'binding',
+            'degraded',
+            document(
+                binding={
+                    'problems': {'u': 'A. B', 'v': 'A. B', 'w': 'C'},
+                    'unsteered': {
+                        uuid: {
+                            'name': f'vm-{uuid}',
+                            'cause': 'off',
+                            'what': 'A',
+                            'remedy': 'B',
+                        }
+                        for uuid in 'uv'
+                    },
+                }
+            ),
+            '3 VMs',
+            'vm-u: A; w: C',
+            'B. the agent tries again',
+        )
+        self.assert_part('binding', 'off', document(binding={'state': 'off'}))
         whole = document()
         whole['binding'] = None
         self.assert_part('binding', 'off', whole)

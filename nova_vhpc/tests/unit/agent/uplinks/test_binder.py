@@ -18,8 +18,9 @@ from unittest import mock
 import fixtures
 
 from nova_vhpc.agent.guests import guest
+from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import binder, claims
+from nova_vhpc.agent.uplinks import binder, claims, steering
 from nova_vhpc.agent.uplinks.binders import (
     binder_set,
     encap_ip,
@@ -42,9 +43,11 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.claims = mock.Mock(
             spec=claims.UplinkClaims, **{'uplinks.return_value': OWN}
         )
-        self.useFixture(fixtures.MockPatchObject(binder, 'RETRY_S', 0.0))
+        for name in ('RETRY_S', 'SETTLE_S'):
+            self.useFixture(fixtures.MockPatchObject(binder, name, 0.0))
         self.ovsdb = ovsdb.MemoryOvsdb()
         self.row = self.ovsdb.plug('u', MAC)
+        self.enabled = True
         self.records = encap_ip_journal.EncapIpJournal(self.state)
         self.binder = self.make_binder()
         self.target = self.look()
@@ -57,11 +60,14 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
             lambda: False,
         )
+        binders = binder_set.BinderSet([self.encap_ips])
         return binder.UplinkBinder(
-            binder_set.BinderSet([self.encap_ips]),
+            binders,
             lambda: self.manager.guests,
             lambda: self.manager.connection.get(),
             self.claims,
+            ovsdb.steering_of(self.ovsdb, binders),
+            enabled=self.enabled,
         )
 
     @property
@@ -296,6 +302,83 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.ovsdb.unplug(self.row)
         self.row = self.ovsdb.plug('u', MAC)
         self.bind()
+
+    def turn_off(self) -> None:
+        """Let the next agent have ``bind_uplinks`` off."""
+        self.enabled = False
+        self.binder = self.make_binder()
+
+    def test_claim_while_binding_is_off_is_said_once(self) -> None:
+        self.turn_off()
+        with self.assertLogs(binder.LOG, 'WARNING') as logs:
+            self.binder.reconcile()
+            self.binder._waiting.clear()
+            self.binder.reconcile()
+        self.assertEqual(1, len(logs.output))
+        status = self.binder.status()
+        self.assertEqual(('off', []), (status['state'], status['bound']))
+        self.assertEqual('off', status['unsteered']['u']['cause'])
+        for word in ('bind_uplinks', 'h1', MAC):
+            self.assertIn(word, status['unsteered']['u']['what'])
+            self.assertIn(word, status['problems']['u'])
+        self.assertIsNone(self.encap_ip)
+
+    def test_reason_of_the_host_counts_more_than_binding_off(self) -> None:
+        self.ovsdb = ovsdb.MemoryOvsdb('10.1.0.1')
+        self.row = self.ovsdb.plug('u', MAC)
+        self.turn_off()
+        self.binder.reconcile()
+        unsteered = self.binder.status()['unsteered']['u']
+        self.assertEqual('one-encap-ip', unsteered['cause'])
+
+    def test_new_guest_is_left_to_settle_while_binding_is_off(self) -> None:
+        self.turn_off()
+        with mock.patch.object(binder, 'SETTLE_S', 100.0):
+            self.binder.reconcile()
+            self.assertEqual({}, self.binder.status()['problems'])
+            self.claims.uplinks.assert_not_called()
+        self.binder.reconcile()
+        self.assertIn('u', self.binder.status()['problems'])
+
+    def test_no_claim_while_binding_is_off_is_no_problem(self) -> None:
+        self.turn_off()
+        self.claims.uplinks.return_value = ()
+        self.binder.reconcile()
+        self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_nics_of_a_crashed_agent_are_restored_if_binding_is_off(
+        self,
+    ) -> None:
+        self.bind()
+        self.turn_off()
+        self.binder.reconcile()
+        self.assert_restored()
+        self.assertIn('u', self.binder.status()['unsteered'])
+
+    def test_problem_is_forgotten_once_it_is_solved(self) -> None:
+        self.ovsdb.external_ids = {}
+        self.ovsdb._state = None
+        self.binder.reconcile()
+        self.assertIn('u', self.binder.status()['unsteered'])
+        self.ovsdb.external_ids = {'ovn-encap-ip': ovsdb.ENCAP_IPS}
+        self.ovsdb._state = None
+        self.bind()
+        self.assertEqual({}, self.binder.status()['unsteered'])
+        self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_encap_ip_is_restored_where_it_proves_useless(self) -> None:
+        """The network was not known at first."""
+        self.bind()
+        with (
+            mock.patch.object(
+                steering.Steering,
+                'way',
+                side_effect=interfaces.UnsupportedError('provider network'),
+            ),
+            mock.patch.object(binder.time, 'monotonic', return_value=1e12),
+        ):
+            self.binder.reconcile()
+        self.assert_restored()
 
     def test_status_says_how_a_guest_is_bound(self) -> None:
         self.bind()

@@ -116,23 +116,25 @@ class DryBinderTest(manager_case.ManagerTestCase):
         self.row = database.plug('u', '52:54:00:00:00:01')
         self.ovsdb = database
         claim = claims.ClaimedUplink('br-uplink', 'eth1', '10.2.0.1')
+        binders = binder_set.BinderSet(
+            [
+                encap_ip.EncapIpBinder(
+                    database,
+                    self.records,
+                    'h1',
+                    uplink_links.UplinkLinks(
+                        links.Links(pathlib.Path('/nowhere'))
+                    ),
+                    lambda: False,
+                )
+            ]
+        )
         return binder.UplinkBinder(
-            binder_set.BinderSet(
-                [
-                    encap_ip.EncapIpBinder(
-                        database,
-                        self.records,
-                        'h1',
-                        uplink_links.UplinkLinks(
-                            links.Links(pathlib.Path('/nowhere'))
-                        ),
-                        lambda: False,
-                    )
-                ]
-            ),
+            binders,
             lambda: self.manager.guests,
             lambda: self.manager.connection.get(),
             mock.Mock(**{'uplinks.return_value': (claim,)}),
+            ovsdb.steering_of(database, binders),
             dry_run=True,
         )
 

@@ -15,12 +15,30 @@
 
 import dataclasses
 import itertools
+import pathlib
 from collections.abc import Callable, Mapping
 
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.topology import open_vswitch
+from nova_vhpc.agent.uplinks import port_networks, steering
+from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.topology import links, open_vswitch
 
 ENCAP_IPS = '10.1.0.1,10.2.0.1,10.3.0.1'
+
+
+def steering_of(
+    database: 'MemoryOvsdb', binders: binder_set.BinderSet, sysfs: str = '/sys'
+) -> steering.Steering:
+    """Return the steering of a host with this ovsdb."""
+    return steering.Steering(
+        binders,
+        'h1',
+        database.read,
+        port_networks.PortNetworks(
+            database.read, lambda bridge: database.flows
+        ),
+        links.Links(pathlib.Path(sysfs)),
+    )
 
 
 class MemoryOvsdb:
@@ -31,11 +49,13 @@ class MemoryOvsdb:
     :ivar answers: whether the answer to a write arrives.
     :ivar recorded: what Neutron's agent has written at each port.
     :ivar bridges: further bridges; see :meth:`set_bridges`.
+    :ivar flows: what ``ovs-ofctl`` prints; None if it cannot be run.
     """
 
     def __init__(self, encap_ips: str = ENCAP_IPS) -> None:
         self.connected = True
         self.answers = True
+        self.flows: str | None = None
         self.before_write: Callable[[], None] = lambda: None
         self.external_ids = {'ovn-encap-ip': encap_ips} if encap_ips else {}
         self.rows: dict[str, open_vswitch.Interface] = {}

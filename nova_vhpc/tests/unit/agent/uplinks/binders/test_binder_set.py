@@ -20,7 +20,6 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import binder_set, encap_ip_journal
@@ -30,6 +29,7 @@ from nova_vhpc.tests.unit.agent import fake_libvirt
 def binder(name: str, *uuids: str, serves: bool = True) -> mock.Mock:
     made = mock.create_autospec(binder_base.Binder, instance=True)
     made.name = name
+    made.networks = binder_base.TUNNEL
     made.uuids.return_value = frozenset(uuids)
     made.serves.return_value = serves
     made.restore_all.return_value = {}
@@ -41,13 +41,18 @@ class BinderSetTest(base.BaseTestCase):
         first, second = binder('a', serves=False), binder('b')
         chosen = binder_set.BinderSet([first, second, binder('c')])
         self.assertIs(second, chosen.serving('u', (), ()))
-        self.assertRaises(
-            UnsupportedError,
-            binder_set.BinderSet([first]).serving,
-            'u',
-            (),
-            (),
-        )
+        self.assertIsNone(binder_set.BinderSet([first]).serving('u', (), ()))
+
+    def test_binder_of_other_networks_is_left_out(self) -> None:
+        first, second = binder('a'), binder('b')
+        second.networks = binder_base.PROVIDER
+        chosen = binder_set.BinderSet([first, second])
+        for networks, expected in (
+            (None, first),
+            (binder_base.TUNNEL, first),
+            (binder_base.PROVIDER, second),
+        ):
+            self.assertIs(expected, chosen.serving('u', (), (), networks))
 
     def test_only_binders_with_a_record_restore(self) -> None:
         first, second = binder('a', 'u'), binder('b', 'v')

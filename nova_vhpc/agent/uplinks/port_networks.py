@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads which network a guest's port is on, from this host alone.
+
+Neither Neutron nor OVN's southbound database is asked: a request of each
+compute host would be a burden on them, and the agent may have no access.
+"""
+
+import logging
+import pathlib
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+
+from nova_vhpc.topology import open_vswitch, port_network
+
+LOG = logging.getLogger(__name__)
+
+FLOWS_AGE_S = 10.0
+"""Time for which flows are not read again while ovsdb does not change."""
+
+UNWIRED_AGE_S = 1.0
+"""The same if a port has no flow yet."""
+
+TIMEOUT_S = 5.0
+
+PROGRAM = 'ovs-ofctl'
+
+
+class PortNetworks:
+    """The networks of all ports of guests.
+
+    :param read: returns the present state of ovsdb; the same object until
+        something changes, and None before the first answer.
+    :param dump_flows: returns the flows of table 0 of a bridge; None if they
+        cannot be read.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], open_vswitch.OpenVswitch | None],
+        dump_flows: Callable[[str], str | None],
+    ) -> None:
+        self._read = read
+        self._dump_flows = dump_flows
+        self._state: open_vswitch.OpenVswitch | None = None
+        self._read_s = 0.0
+        self._has_flows = False
+        self._of_ml2: Mapping[str, port_network.PortNetwork] = {}
+        self._of_ovn: Mapping[int, port_network.PortNetwork] = {}
+
+    def of_port(
+        self, port: open_vswitch.Interface
+    ) -> port_network.PortNetwork | None:
+        """Return the network of a guest's port; None if it is unknown.
+
+        It is unknown before Neutron's agent or ovn-controller has wired the
+        port, and with OVN if its flows cannot be read.
+        """
+        self._refresh(FLOWS_AGE_S)
+        found = self._find(port)
+        if found is None:
+            self._refresh(UNWIRED_AGE_S)
+            found = self._find(port)
+        return found
+
+    def will_know(self) -> bool:
+        """Return whether a network that is unknown may soon be known."""
+        return self._has_flows or bool(self._of_ml2)
+
+    def _find(
+        self, port: open_vswitch.Interface
+    ) -> port_network.PortNetwork | None:
+        found = self._of_ml2.get(port.name)
+        if found is None and port.ofport is not None:
+            found = self._of_ovn.get(port.ofport)
+        return found
+
+    def _refresh(self, age_s: float) -> None:
+        """Read all networks, if those last read are older."""
+        state = self._read()
+        now_s = time.monotonic()
+        if state is None or (
+            state is self._state and now_s - self._read_s < age_s
+        ):
+            return
+        self._state, self._read_s = state, now_s
+        self._of_ml2 = port_network.of_ml2(
+            port for bridge in state.bridges for port in bridge.ports
+        )
+        flows = None
+        if state.has_ovn:
+            flows = self._dump_flows(state.neutron_bridges.integration)
+        self._has_flows = flows is not None
+        self._of_ovn = port_network.of_ovn(state, flows or '')
+
+
+class FlowReader:
+    """Reads flows by ``ovs-ofctl``, which comes with Open vSwitch.
+
+    :param remote: ``[vhpc_topology] ovsdb_connection``; the sockets of the
+        bridges are beside that of the database.
+    """
+
+    def __init__(self, remote: str) -> None:
+        scheme, _, path = remote.partition(':')
+        self._directory = (
+            pathlib.Path(path).parent if scheme == 'unix' else None
+        )
+        self._is_logged = False
+
+    def dump(self, bridge: str) -> str | None:
+        """Return the flows of table 0 of a bridge.
+
+        :returns: None if they cannot be read, which is logged once.
+        """
+        target = (
+            bridge
+            if self._directory is None
+            else f'unix:{self._directory / bridge}.mgmt'
+        )
+        try:
+            done = subprocess.run(
+                [PROGRAM, '--no-stats', 'dump-flows', target, 'table=0'],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if not self._is_logged:
+                self._is_logged = True
+                stderr = getattr(error, 'stderr', None) or ''
+                LOG.warning(
+                    'Flows of bridge %s cannot be read (%s), so that claims '
+                    'of servers on provider networks of OVN, which steer '
+                    'nothing, are not noticed; install %s, and let the agent '
+                    'run as root or as the user of ovs-vswitchd',
+                    bridge,
+                    ' '.join(f'{error} {stderr}'.split()),
+                    PROGRAM,
+                )
+            return None
+        self._is_logged = False
+        return done.stdout

@@ -1,0 +1,229 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests of :mod:`nova_vhpc.agent.uplinks.steering`."""
+
+import pathlib
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
+from nova_vhpc.agent.uplinks import claims, port_networks, steering
+from nova_vhpc.agent.uplinks.binders import base as binder_base
+from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.tests.ovn import domain
+from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
+from nova_vhpc.topology import open_vswitch, port_network
+
+MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
+NIC = "<interface type='{kind}'><mac address='{mac}'/>{source}</interface>"
+
+
+def uplink(number: int, *beside: str) -> claims.ClaimedUplink:
+    return claims.ClaimedUplink(
+        f'br-hpc{number}',
+        f'n{number}',
+        f'10.{number}.0.1',
+        (f'hpc{number}',),
+        beside,
+    )
+
+
+def provider(*physnets: str) -> port_network.PortNetwork:
+    return port_network.PortNetwork(
+        'net', tuple(port_network.Segment(one, 'VLAN 5') for one in physnets)
+    )
+
+
+TUNNEL = port_network.PortNetwork('net')
+
+
+class SteeringTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ovsdb = ovsdb.MemoryOvsdb()
+        self.read = self.ovsdb.read
+        for mac in MACS:
+            self.ovsdb.plug('u', mac)
+        self.domain = domain.Domain('u', MACS)
+        self.networks: dict[str, port_network.PortNetwork] = {}
+        self.sysfs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.binders = [self.binder('t', binder_base.TUNNEL)]
+
+    def binder(self, name: str, networks: str) -> mock.Mock:
+        made = mock.create_autospec(binder_base.Binder, instance=True)
+        made.name, made.networks = name, networks
+        made.serves.return_value = True
+        return made
+
+    def way(
+        self, *uplinks: claims.ClaimedUplink, uplink_nic: int | None = None
+    ) -> steering.Way:
+        networks = mock.create_autospec(
+            port_networks.PortNetworks, instance=True
+        )
+        networks.of_port.side_effect = lambda port: self.networks.get(
+            port.external_ids['attached-mac']
+        )
+        networks.will_know.return_value = True
+        return steering.Steering(
+            binder_set.BinderSet(self.binders),
+            'h1',
+            lambda: self.read(),
+            networks,
+            steering.links.Links(self.sysfs),
+        ).way(self.domain, uplinks or (uplink(1),), uplink_nic)
+
+    def assert_unsteered(
+        self, cause: str, *words: str, uplinks: object = ()
+    ) -> None:
+        """Assert why nothing steers, and that the host is named."""
+        error = self.assertRaises(UnsupportedError, self.way, *uplinks)
+        self.assertEqual(cause, error.cause)
+        self.assertTrue(error.remedy)
+        for word in words:
+            self.assertIn(word, error.what)
+
+    def plug_nics(self, *nics: str) -> None:
+        """Let the domain have these NICs, instead of those of OVS."""
+        self.domain.XMLDesc = lambda flags: (
+            f'<domain><devices>{"".join(nics)}</devices></domain>'
+        )
+
+    def test_tunnels_are_for_a_binder_of_tunnels(self) -> None:
+        self.binders.insert(0, self.binder('p', binder_base.PROVIDER))
+        self.networks = {MACS[1]: TUNNEL}
+        way = self.way()
+        self.assertEqual(('t', True), (way.name, way.is_certain))
+
+    def test_unknown_network_is_for_the_first_binder_for_now(self) -> None:
+        way = self.way()
+        self.assertEqual(('t', False), (way.name, way.is_certain))
+
+    def test_only_uplink_of_a_physnet_needs_no_binder(self) -> None:
+        self.networks = {MACS[1]: provider('hpc1')}
+        self.assertEqual(steering.Way('neutron'), self.way())
+        self.networks = {
+            MACS[0]: provider('hpc2'),
+            MACS[1]: provider('hpc1'),
+        }
+        self.assertEqual(
+            steering.Way('neutron'), self.way(uplink(1), uplink(2))
+        )
+
+    def test_one_of_several_uplinks_of_a_physnet_is_not_steered(self) -> None:
+        self.networks = {MACS[1]: provider('hpc1')}
+        self.assert_unsteered(
+            'provider-network',
+            MACS[1],
+            'hpc1',
+            'h1',
+            'n9',
+            uplinks=(uplink(1, 'n9'),),
+        )
+        self.binders.append(self.binder('p', binder_base.PROVIDER))
+        self.assertEqual('p', self.way(uplink(1, 'n9')).name)
+
+    def test_claim_on_a_physnet_without_a_port_is_not_steered(self) -> None:
+        self.networks = {MACS[1]: provider('hpc0')}
+        self.assert_unsteered('other-physnet', MACS[1], 'hpc0', 'hpc1', 'h1')
+
+    def test_nics_of_both_kinds_are_not_steered(self) -> None:
+        self.networks = {MACS[0]: TUNNEL, MACS[1]: provider('hpc1')}
+        self.assert_unsteered(
+            'mixed-networks', *MACS, 'h1', uplinks=(uplink(1), uplink(2))
+        )
+
+    def test_network_with_a_fault_is_refused(self) -> None:
+        for fault, cause in (
+            (port_network.Fault.SEVERAL_SEGMENTS, 'several-segments'),
+            (port_network.Fault.SAME_VLAN, 'same-vlan'),
+        ):
+            self.networks = {
+                MACS[1]: port_network.PortNetwork(
+                    'net', provider('hpc1', 'hpc2').segments, fault
+                )
+            }
+            self.assert_unsteered(cause, 'net', 'hpc1', 'hpc2', 'h1')
+
+    def test_sriov_ports_are_steered_by_hardware(self) -> None:
+        self.plug_nics(
+            *(
+                NIC.format(kind=kind, mac=mac, source='')
+                for kind, mac in (('hostdev', 'a'), ('direct', 'b'))
+            )
+        )
+        self.assertEqual(
+            steering.Way('hardware'), self.way(uplink(1), uplink(2))
+        )
+
+    def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
+        def plug(bridge: str) -> None:
+            self.plug_nics(
+                NIC.format(
+                    kind='bridge',
+                    mac=MACS[0],
+                    source=f"<source bridge='{bridge}'/>",
+                )
+            )
+
+        plug('br-hpc1')
+        self.assertEqual(steering.Way('linux_bridge'), self.way())
+        plug('br-mgmt')
+        self.assert_unsteered('linux-bridge', MACS[0], 'br-mgmt', 'h1')
+
+    def test_tap_that_another_agent_has_plugged_is_found(self) -> None:
+        """Nova has only made it, and names no bridge."""
+        net = self.sysfs / 'class/net'
+        (net / 'br-hpc1/bridge').mkdir(parents=True)
+        (net / 'tap02').mkdir()
+        (net / 'tap02/master').symlink_to(net / 'br-hpc1')
+        self.assertEqual(steering.Way('linux_bridge'), self.way())
+        self.assert_unsteered(
+            'linux-bridge', MACS[1], 'br-hpc1', uplinks=(uplink(2),)
+        )
+
+    def test_server_with_too_few_nics_is_not_steered(self) -> None:
+        self.assert_unsteered(
+            'too-few-nics', '2 NICs', uplinks=[uplink(n) for n in range(3)]
+        )
+        self.plug_nics()
+        self.assert_unsteered('no-nic', 'no NICs')
+
+    def test_members_of_an_open_vswitch_bond_are_not_steered(self) -> None:
+        bond = open_vswitch.Port(
+            'bond0',
+            (open_vswitch.Interface('n1'), open_vswitch.Interface('n9')),
+            bond_mode='balance-tcp',
+            lacp='active',
+        )
+        state = open_vswitch.OpenVswitch(
+            {}, (open_vswitch.Bridge('br-hpc1', (bond,)),)
+        )
+        self.read = lambda: state
+        self.assert_unsteered('bond', 'bond0', 'balance-tcp', 'n1', 'h1')
+
+    def test_members_of_a_kernel_bond_are_not_steered(self) -> None:
+        net = self.sysfs / 'class/net'
+        (net / 'bond7/bonding').mkdir(parents=True)
+        (net / 'n1').mkdir()
+        (net / 'n1/master').symlink_to(net / 'bond7')
+        self.assert_unsteered('bond', 'kernel bond bond7', 'n1', 'h1')
+
+    def test_host_without_a_binder_is_named(self) -> None:
+        self.binders = []
+        self.networks = {MACS[1]: TUNNEL}
+        self.assert_unsteered('no-binder', MACS[1], 'h1')
+        self.read = lambda: None
+        self.assert_unsteered('no-ovsdb', MACS[1], 'h1')
