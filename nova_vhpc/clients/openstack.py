@@ -258,12 +258,12 @@ def _refused(status: int, adapter: Any) -> str:
     )
 
 
-def get(adapter: Any, path: str, version: str) -> Any:
+def get(adapter: Any, path: str, version: str | None) -> Any:
     """Return the decoded JSON answer to a GET request.
 
     :param adapter: keystoneauth adapter of the service.
     :param path: path and query of the request.
-    :param version: microversion.
+    :param version: microversion; None for a service without.
     :raises CloudError: the request failed or the answer is not JSON.
     """
     response = adapter.get(path, microversion=version)

@@ -38,7 +38,7 @@ from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import output
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, member_ports, model, steering
-from nova_vhpc.explain.cloud import nova_options
+from nova_vhpc.explain.cloud import networks, nova_options
 from nova_vhpc.explain.request_file import (
     ExplainRequest,
     Options,
@@ -190,6 +190,8 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     question = _question(request, hosts, args.move)
     assert request.flavor is not None
     notes = options.notes(request.flavor.extra_specs)
+    if question.requirements.specs.network is not None:
+        notes += networks.notes(connection)
     return explain.explain(dataclasses.replace(question, notes=notes))
 
 

@@ -101,8 +101,23 @@ def _of_uplink(
                 'have claimed it or not'
             )
         return Steering(Way.ENCAP_IP)
-    if not networks.physnets.isdisjoint(uplink.physnets):
-        return Steering(Way.BOND if uplink.bond else Way.PHYSNET)
+    physnets = networks.physnets & uplink.physnets
+    if physnets and uplink.bond:
+        return Steering(Way.BOND)
+    if physnets:
+        beside = [
+            each
+            for each in all_uplinks
+            if each != uplink and physnets & each.physnets
+        ]
+        if beside:
+            return Steering(
+                reason=f'{uplink} and {beside[0]} are on one physical '
+                'network, and nothing decides which of them packets take: '
+                'give each physical network one uplink, and the server ports '
+                'with minimum bandwidth (nova-vhpc-flavor set --ports)'
+            )
+        return Steering(Way.PHYSNET)
     if networks.tunneled:
         return Steering(
             reason=f'{uplink} has no encap IP of OVN, so that a claim steers '

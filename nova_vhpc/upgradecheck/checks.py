@@ -257,6 +257,38 @@ def agent_away(path: str, reason: str | None) -> Result:
     )
 
 
+def claims(
+    unsteered: Mapping[str, Mapping[str, str]], networks: Sequence[str] | None
+) -> Result:
+    """Check that claims on uplinks decide which uplink packets take.
+
+    :param unsteered: why nothing steers the claims of a server of this host,
+        by UUID; see the status document.
+    :param networks: one sentence for each network whose packets go astray;
+        None if Neutron could not be asked.
+    """
+    causes: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    for uuid, one in sorted(unsteered.items()):
+        cause = one.get('cause', '')
+        causes.setdefault(cause, []).append(one.get('name', uuid))
+        texts.setdefault(
+            cause, f'{one.get("what", "")}. {one.get("remedy", "")}'
+        )
+    faults = [
+        f'the claims of {len(names)} servers ({", ".join(names[:3])}'
+        f'{", ..." if len(names) > 3 else ""}) steer no packets: '
+        f'{texts[cause]}'
+        for cause, names in causes.items()
+    ]
+    faults += networks or ()
+    if faults:
+        return warning('; '.join(faults))
+    if networks is None:
+        return success('networks are not checked: Neutron did not answer.')
+    return success()
+
+
 def traps(versions: Mapping[str, str]) -> Result:
     """Check for packages that are known to break nova 34.
 

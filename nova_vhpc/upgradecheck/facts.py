@@ -12,6 +12,7 @@
 
 """Read the facts about this host and its services for the upgrade checks."""
 
+import contextlib
 import importlib
 import importlib.metadata
 import os
@@ -36,6 +37,7 @@ from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.topology import model
 from nova_vhpc.upgradecheck import (
     checks,
+    neutron_facts,
     placement_facts,
     scheduler_checks,
 )
@@ -64,6 +66,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ('cgroup controllers', Checks._check_cgroup),
             ('Tick and time slice', Checks._check_tick),
             ('Agent', Checks._check_agent),
+            ('Claims and networks', Checks._check_claims),
             ('Known traps', Checks._check_traps),
         )
         self._upgrade_checks = tuple(
@@ -194,6 +197,17 @@ class Checks(upgradecheck.UpgradeCommands):
             return checks.agent_away(path, None)
         except (OSError, ValueError, LookupError, AttributeError) as error:
             return checks.agent_away(path, str(error))
+
+    def _check_claims(self) -> checks.Result:
+        path = status_socket.socket_path(self._conf.vhpc_agent.run_path)
+        unsteered: Mapping[str, Mapping[str, str]] = {}
+        # The check of the agent reports an agent that does not answer.
+        with contextlib.suppress(
+            OSError, ValueError, LookupError, AttributeError
+        ):
+            binding = status_socket.fetch(path).get('binding') or {}
+            unsteered = binding.get('unsteered') or {}
+        return checks.claims(unsteered, neutron_facts.problems(self._conf))
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')

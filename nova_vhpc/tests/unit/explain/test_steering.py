@@ -69,6 +69,19 @@ class SteeringTest(base.BaseTestCase):
             found = self.of_host(one, physnets=frozenset([HPC1]))
             self.assertEqual((way, None), found)
 
+    def test_one_of_several_uplinks_of_a_network_is_not_steered(self):
+        physnets = frozenset([HPC1])
+        for bond, way in ((False, None), (True, Way.BOND)):
+            found = self.of_host(
+                *(uplink(n, physnets=physnets, bond=bond) for n in (1, 2)),
+                physnets=physnets,
+            )
+            self.assertEqual(way, found.way)
+        found = self.of_host(
+            *(uplink(n, physnets=physnets) for n in (1, 2)), physnets=physnets
+        )
+        self.assertIn('eth2', found.reason)
+
     def test_unknown_physical_network_steers_nothing(self):
         found = self.of_host(uplink(1), physnets=frozenset([HPC1]))
         self.assertIsNone(found.way)

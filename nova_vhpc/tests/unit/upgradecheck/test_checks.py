@@ -121,3 +121,16 @@ class ChecksTest(base.TestCase):
         self.assert_result(
             Code.WARNING, checks.traps({'placement': '1.0'}), 'PyPI'
         )
+
+    def test_networks_that_go_astray_are_a_warning(self):
+        self.assert_result(
+            Code.WARNING,
+            checks.claims({}, ['network a floods', 'network b floods']),
+            'network a floods; network b floods',
+        )
+        self.assert_result(Code.SUCCESS, checks.claims({}, []))
+
+    def test_neutron_that_is_away_is_said(self):
+        self.assert_result(
+            Code.SUCCESS, checks.claims({}, None), 'Neutron did not answer'
+        )

@@ -321,6 +321,40 @@ class AgentTest(base.TestCase):
         self.assertEqual(upgradecheck.Code.WARNING, result.code)
         self.assertIn('probes: degraded since', result.details)
 
+    def test_claims_that_steer_nothing_are_a_warning(self):
+        conf = status.make_conf()
+        conf([], default_config_files=[])
+        conf.set_override('run_path', self.run_path, 'vhpc_agent')
+        check = facts.Checks(conf)._check_claims
+        self.assertEqual(upgradecheck.Code.SUCCESS, check().code)
+        for binding in (
+            None,
+            {'problems': {'u': 'away'}},
+            {
+                'unsteered': {
+                    uuid: {
+                        'name': f'vm-{uuid}',
+                        'cause': 'off',
+                        'what': 'bind_uplinks is off on host h1',
+                        'remedy': 'Turn it on',
+                    }
+                    for uuid in 'abcd'
+                }
+            },
+        ):
+            server = status_socket.StatusServer(
+                self.path, 0o600, lambda binding=binding: {'binding': binding}
+            )
+            server.start()
+            result = check()
+            server.stop()
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn(
+            '4 servers (vm-a, vm-b, vm-c, ...) steer no packets: bind_uplinks '
+            'is off on host h1. Turn it on',
+            result.details,
+        )
+
     def test_socket_that_nobody_serves_is_a_warning(self):
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(self.path)

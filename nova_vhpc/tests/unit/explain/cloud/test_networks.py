@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests of :mod:`nova_vhpc.explain.cloud.networks`."""
+
+import json
+import types
+from typing import Any
+
+from keystoneauth1 import exceptions
+from oslotest import base
+
+from nova_vhpc.explain.cloud import networks
+from nova_vhpc.tests.unit.topology import test_neutron_segments
+
+
+class NotesTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.status = 200
+        self.answers: dict[str, Any] = {
+            'networks': [test_neutron_segments.SEVERAL],
+            'agents': [test_neutron_segments.OVN],
+        }
+
+    def get(self, path: str, microversion: None) -> types.SimpleNamespace:
+        """Answer as Neutron does."""
+        name = path.partition('?')[0].removeprefix('/')
+        body = {name: self.answers[name]}
+        return types.SimpleNamespace(
+            status_code=self.status, text=json.dumps(body), json=lambda: body
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        return networks.notes(types.SimpleNamespace(network=self))
+
+    def test_network_that_goes_astray_is_named(self) -> None:
+        (note,) = self.notes()
+        self.assertIn('hpc (n-1)', note)
+
+    def test_user_who_sees_no_segments_gets_no_note(self) -> None:
+        self.answers['networks'] = [{'id': 'n-1', 'name': 'hpc'}]
+        self.assertEqual((), self.notes())
+        self.status = 403
+        self.assertEqual((), self.notes())
+
+    def test_cloud_without_neutron_gets_no_note(self) -> None:
+        def refuse(path: str, microversion: None) -> None:
+            raise exceptions.EndpointNotFound('no network service')
+
+        self.get = refuse
+        self.assertEqual((), self.notes())
+
+    def test_answer_of_a_proxy_gets_no_note(self) -> None:
+        self.answers['networks'] = 7
+        self.assertEqual((), self.notes())

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Read from Neutron what the upgrade checks need to know of networks."""
+
+import logging
+from typing import Any
+
+from keystoneauth1 import adapter, loading
+from oslo_config import cfg
+
+from nova_vhpc.clients import credentials
+from nova_vhpc.conf import placement as placement_conf
+from nova_vhpc.topology import neutron_segments
+
+LOG = logging.getLogger(__name__)
+
+_VERSION = '/v2.0'
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str] | None:
+    """Return a sentence for each network whose packets go astray.
+
+    The credentials are those of ``[placement]``, which nova.conf has: nothing
+    else is configured on each host.
+
+    :returns: None if Neutron did not answer, as if there is none.
+    """
+    group = placement_conf.GROUP
+    try:
+        session = loading.load_session_from_conf_options(
+            conf, group, auth=credentials.load(conf, group)
+        )
+        placement = loading.load_adapter_from_conf_options(
+            conf, group, session=session
+        )
+        return _problems(
+            adapter.Adapter(
+                session,
+                service_type='network',
+                interface=placement.interface,
+                region_name=placement.region_name,
+            )
+        )
+    except Exception as error:
+        # keystoneauth raises many kinds, and answers may be a proxy's.
+        LOG.debug('Neutron cannot be asked: %s', error)
+        return None
+
+
+def _problems(neutron: Any) -> list[str]:
+    # Catalogues have the endpoint with or without the version.
+    base = neutron.get_endpoint().rstrip('/').removesuffix(_VERSION) + _VERSION
+    agents = neutron.get(base + neutron_segments.AGENTS).json()['agents']
+    networks = neutron.get(base + neutron_segments.NETWORKS).json()['networks']
+    return neutron_segments.problems(
+        networks, neutron_segments.mappings(agents)
+    )
