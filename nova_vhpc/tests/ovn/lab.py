@@ -31,22 +31,48 @@ from collections.abc import Callable
 import fixtures
 
 from nova_vhpc.tests.ovn import programs
+from nova_vhpc.tests.stack import guard
 
 PATIENCE_S = 30.0
 RAIL = '198.18.{rail}.{host}'
 """Encap IP of an uplink. The addresses are for benchmarks; no LAN has them."""
 
+MANAGEMENT = '198.18.255.{host}'
+"""Address of a host that is on none of its uplinks."""
+
 _CENTRAL = '198.18.255.254'
+_DATAPATH = 'ovs-netdev'
 _SCHEMAS = programs.ROOT / 'usr/share'
 
 
 class Lab(fixtures.Fixture):
-    """A fabric with OVN's central part, and hosts that are added to it."""
+    """A fabric with OVN's central part, and hosts that are added to it.
+
+    :param tag: prefix of the names of links and namespaces; at most 8
+        characters.
+    :param keeper: guard that ends all daemons, and removes links and
+        namespaces, if this process is killed; None for none.
+    :param path: directory of all files, which is made; a temporary one, which
+        is removed, by default.
+    """
+
+    def __init__(
+        self,
+        tag: str = '',
+        keeper: guard.Guard | None = None,
+        path: pathlib.Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.tag = tag or 'v' + secrets.token_hex(2)
+        self._keeper = keeper
+        self._own_path = path
 
     def _setUp(self) -> None:
-        self.tag = 'v' + secrets.token_hex(2)
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix='nv-ovn-'))
-        self.addCleanup(shutil.rmtree, self.path, True)
+        if self._own_path is None:
+            self.path = pathlib.Path(tempfile.mkdtemp(prefix='nv-ovn-'))
+            self.addCleanup(shutil.rmtree, self.path, True)
+        else:
+            self.path = self._own_path
         self.hosts: list[Host] = []
         self.fabric = self.place('fabric', namespace=True)
         self._switches: set[str] = set()
@@ -60,7 +86,9 @@ class Lab(fixtures.Fixture):
     def place(self, name: str, namespace: bool) -> programs.Place:
         """Return a place for programs, with a namespace of its own or not."""
         place = programs.Place(
-            self.path / name, f'{self.tag}-{name}' if namespace else None
+            self.path / name,
+            f'{self.tag}-{name}' if namespace else None,
+            self._keeper,
         )
         if namespace:
             place.ip('link', 'set', 'lo', 'up')
@@ -107,7 +135,7 @@ class Lab(fixtures.Fixture):
             self.fabric.start(
                 'ovsdb-server',
                 str(database),
-                f'--remote=punix:{self._central(name)}',
+                f'--remote=p{self.central(name)}',
                 f'--remote=ptcp:{port}:{_CENTRAL}',
                 name=f'ovn{name}_db',
             )
@@ -115,23 +143,24 @@ class Lab(fixtures.Fixture):
         self.sbctl('init')
         self.fabric.start(
             'ovn-northd',
-            f'--ovnnb-db=unix:{self._central("nb")}',
-            f'--ovnsb-db=unix:{self._central("sb")}',
+            f'--ovnnb-db={self.central("nb")}',
+            f'--ovnsb-db={self.central("sb")}',
         )
 
-    def _central(self, name: str) -> pathlib.Path:
-        return self.fabric.path / f'ovn{name}_db.sock'
+    def central(self, name: str) -> str:
+        """Return the connection to the database ``nb`` or ``sb``."""
+        return f'unix:{self.fabric.path}/ovn{name}_db.sock'
 
     def nbctl(self, *arguments: str) -> str:
         """Run ``ovn-nbctl``."""
         return self.fabric.run(
-            'ovn-nbctl', f'--db=unix:{self._central("nb")}', *arguments
+            'ovn-nbctl', f'--db={self.central("nb")}', *arguments
         )
 
     def sbctl(self, *arguments: str) -> str:
         """Run ``ovn-sbctl``."""
         return self.fabric.run(
-            'ovn-sbctl', f'--db=unix:{self._central("sb")}', *arguments
+            'ovn-sbctl', f'--db={self.central("sb")}', *arguments
         )
 
     def encap_of(self, port: str) -> str:
@@ -185,13 +214,19 @@ class Lab(fixtures.Fixture):
         )
 
     def add_host(
-        self, name: str, uplinks: int, namespace: bool = True
+        self,
+        name: str,
+        uplinks: int,
+        namespace: bool = True,
+        hostname: str = '',
     ) -> 'Host':
         """Start a host.
 
         :param namespace: whether it is a namespace; else it is the test's.
+        :param hostname: name by which Nova and Neutron know it; ``name`` by
+            default.
         """
-        host = Host(self, name, len(self.hosts) + 1, namespace)
+        host = Host(self, name, len(self.hosts) + 1, namespace, hostname)
         self.hosts.append(host)
         self.addCleanup(host.end)
         host.start(uplinks, _CENTRAL)
@@ -202,12 +237,19 @@ class Host:
     """A compute host with Open vSwitch and ovn-controller.
 
     :param number: last byte of its addresses.
+    :param hostname: name by which Nova and Neutron know it, if not ``name``.
     """
 
     def __init__(
-        self, lab: Lab, name: str, number: int, namespace: bool
+        self,
+        lab: Lab,
+        name: str,
+        number: int,
+        namespace: bool,
+        hostname: str = '',
     ) -> None:
         self.name = name
+        self.hostname = hostname or name
         self.encap_ips: list[str] = []
         self._lab = lab
         self._number = number
@@ -239,13 +281,16 @@ class Host:
             str(_SCHEMAS / 'openvswitch/vswitch.ovsschema'),
         )
         self.start_ovsdb()
+        # ovs-vswitchd makes it, and leaves it behind.
+        if not (pathlib.Path('/sys/class/net') / _DATAPATH).exists():
+            self._bridges.append(_DATAPATH)
         self.start_vswitchd()
         self.vsctl('--no-wait', 'init')
         self._lab.connect(self, 'm', 'sw-m')
         self.place.ip(
             'addr',
             'add',
-            f'198.18.255.{self._number}/24',
+            f'{MANAGEMENT.format(host=self._number)}/24',
             'dev',
             self.nic('m'),
         )
@@ -253,7 +298,7 @@ class Host:
             self._add_uplink(rail)
         self.set_external_ids(
             system_id=self.name,
-            hostname=self.name,
+            hostname=self.hostname,
             ovn_remote=f'tcp:{central}:6642',
             ovn_encap_type='geneve',
             ovn_bridge=self.bridge('int'),
@@ -310,6 +355,8 @@ class Host:
 
     def _add_bridge(self, name: str, *more: str) -> None:
         self._bridges.append(name)
+        if self.place.namespace is None:
+            self.place.remove_at_end('link', name)
         self.vsctl(
             'add-br',
             name,

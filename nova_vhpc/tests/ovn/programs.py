@@ -24,10 +24,13 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from nova_vhpc.tests.stack import guard
+
 ROOT = pathlib.Path(
     os.environ.get('VHPC_OVN_ROOT', '/var/cache/nova-vhpc/ovn-root')
 )
-_DIRECTORIES = ('usr/sbin', 'usr/bin')
+# Debian has links to alternatives, which would lead out of the directory.
+_DIRECTORIES = ('usr/lib/openvswitch-switch', 'usr/sbin', 'usr/bin')
 _END_SECONDS = 10.0
 
 
@@ -60,11 +63,19 @@ class Place:
         is made.
     :param namespace: name of a network namespace, which is made; None for the
         test's.
+    :param keeper: guard that ends the daemons, and removes the namespace, if
+        this process is killed; None for none.
     """
 
-    def __init__(self, path: pathlib.Path, namespace: str | None) -> None:
+    def __init__(
+        self,
+        path: pathlib.Path,
+        namespace: str | None,
+        keeper: guard.Guard | None = None,
+    ) -> None:
         self.path = path
         self.namespace = namespace
+        self._keeper = keeper
         self._environ = {
             **os.environ,
             **{
@@ -81,7 +92,16 @@ class Place:
         }
         path.mkdir(parents=True)
         if namespace:
+            self.remove_at_end('netns', namespace)
             subprocess.run(['ip', 'netns', 'add', namespace], check=True)
+
+    def remove_at_end(self, kind: str, name: str) -> None:
+        """Have the keeper remove a link or a namespace, if there is a keeper.
+
+        :param kind: ``link`` or ``netns``.
+        """
+        if self._keeper is not None:
+            self._keeper.at_end(('ip', kind, 'delete', name))
 
     def run(self, program: str, *arguments: str) -> str:
         """Run a program of Open vSwitch or OVN; return its output."""
@@ -91,13 +111,16 @@ class Place:
         """Run the host's ``ip``."""
         return self.shell('ip', *arguments)
 
+    def inside(self, *command: str) -> list[str]:
+        """Return the command line that runs a program in the namespace."""
+        if self.namespace is None:
+            return [*command]
+        return ['ip', 'netns', 'exec', self.namespace, *command]
+
     def shell(self, *command: str) -> str:
         """Run any program; return its output."""
-        enter = (
-            ('ip', 'netns', 'exec', self.namespace) if self.namespace else ()
-        )
         done = subprocess.run(
-            [*enter, *command],
+            self.inside(*command),
             env=self._environ,
             check=False,
             text=True,
@@ -113,7 +136,7 @@ class Place:
         :param name: name of its files; that of the program by default.
         """
         name = name or program
-        self.run(
+        command = words(
             program,
             *arguments,
             '--detach',
@@ -122,6 +145,15 @@ class Place:
             f'--log-file={self.path / name}.log',
             f'--unixctl={self.path / name}.ctl',
         )
+        if self._keeper is None:
+            self.shell(*command)
+            return
+        # The daemon becomes a child of the keeper, which adopts orphans.
+        launcher = self._keeper.start(
+            f'{self.path.name}-{name}', self.inside(*command), self._environ
+        )
+        launcher.wait()
+        assert (self.path / f'{name}.pid').exists(), launcher.tail()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """End a daemon, and wait for its end."""
