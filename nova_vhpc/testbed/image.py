@@ -39,6 +39,7 @@ SOURCES = (
     'network.c',
     'vhpc.h',
     'init.sh',
+    'lease.sh',
 )
 
 
@@ -141,13 +142,25 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
             *('-o', str(program), *files),
         )
         shutil.copy(busybox, root / 'bin/busybox')
-        for applet in ('sh', 'cat', 'mount', 'insmod', 'ip', 'sleep'):
+        for applet in (
+            'sh',
+            'cat',
+            'mount',
+            'insmod',
+            'ip',
+            'sleep',
+            'ping',
+            'udhcpc',
+        ):
             (root / 'bin' / applet).symlink_to('busybox')
         for module in (tree / 'modules').iterdir():
             shutil.copy(module, root / 'modules')
-        init = root / 'init'
-        shutil.copy(sources / 'init.sh', init)
-        init.chmod(0o755)
+        for script, target in (
+            ('init.sh', root / 'init'),
+            ('lease.sh', root / 'bin/dhcp-lease'),
+        ):
+            shutil.copy(sources / script, target)
+            target.chmod(0o755)
         with open(initrd, 'wb') as output:
             names = sorted(str(p.relative_to(root)) for p in root.rglob('*'))
             done = subprocess.run(

@@ -37,10 +37,17 @@ for nic in /sys/class/net/eth*; do
     [ -e "$nic" ] || continue
     nic=${nic##*/}
     # The workload uses the first NIC; all others are set up without address.
-    if [ "$nic" = eth0 ]; then
+    if [ "$nic" = eth0 ] && [ "$net" = dhcp ]; then
+        # In the background: the workload need not wait.
+        udhcpc -i eth0 -s /bin/dhcp-lease -b -q &
+    elif [ "$nic" = eth0 ]; then
         ip addr add "${net:-10.77.0}.$((${offset:-0} + ${rank:-0} + 2))/24" dev eth0
     fi
     ip link set "$nic" up
 done
+if [ "$(value shell)" = console ]; then
+    # Run what is typed, so that a test can have the guest send packets.
+    while read -r line; do eval "$line"; done < /dev/console &
+fi
 echo 'vhpc: up'
 exec /bin/vhpc-workload
