@@ -14,10 +14,9 @@
 """The embedded OpenStack: services of one cloud as processes of one machine.
 
 RabbitMQ, MariaDB, Keystone, Placement, Glance, nova-api, nova-conductor,
-nova-scheduler and nova-compute are the released programs. Neutron is replaced
-by a small stand-in. All files are in one directory and all ports are free
-ones, so several stacks run side by side. All processes end with the process
-that started the stack.
+nova-scheduler and nova-compute are the released programs. All files are in one
+directory and all ports are free ones, so several stacks run side by side. All
+processes end with the process that started the stack.
 """
 
 import concurrent.futures
@@ -34,7 +33,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from nova_vhpc.testbed import guest, image, libvirtd
+from nova_vhpc.testbed import guest, image
 from nova_vhpc.tests.stack import client, config, guard
 
 # Otherwise Nova's command line tools would monkey-patch eventlet, which its
@@ -42,10 +41,10 @@ from nova_vhpc.tests.stack import client, config, guard
 ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
 
 _PORTS = (
-    'standins',
     'keystone',
     'placement',
     'glance',
+    'neutron',
     'nova',
     'db',
     'rabbit',
@@ -57,6 +56,7 @@ _DATABASES = (
     'keystone',
     'placement',
     'glance',
+    'neutron',
     'nova',
     'nova_api',
     'nova_cell0',
@@ -124,7 +124,6 @@ class Cloud:
         self.ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self.config = config.Config(self.root, self.ports, self.tag)
         self.logs = self.root / 'log'
-        self.libvirt = libvirtd.PrivateLibvirtd(self.root / 'lv')
         self._keeper: guard.Guard | None = None
         self._clients: dict[str, client.Client] = {}
         self._images: dict[str, str] = {}
@@ -149,33 +148,32 @@ class Cloud:
         # Made before the threads, which would each make one.
         self._keeper = self.keeper
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            libvirt = pool.submit(self.libvirt.start)
+            hosts = pool.submit(self.start_hosts)
             rabbit = pool.submit(self._start_rabbitmq)
-            standins = pool.submit(self._start_standins)
-            database = pool.submit(self._start_database)
-            for future in (database, standins):
-                future.result()
+            self._start_database()
             keystone = self._start_keystone()
             schema = self.spawn(
                 'schema',
                 *self._manage('make'),
                 self.config.database('nova_cell0'),
             )
-            self._run_wsgi('placement')
+            self.run_wsgi('placement')
             glance = pool.submit(self._start_glance)
-            for future in (rabbit, libvirt):
+            network = pool.submit(self.start_network, hosts)
+            for future in (rabbit, hosts):
                 future.result()
-            self.say('database, message bus, libvirt: up')
-            self._await_end(schema, 'the database schemas')
-            self._await_end(keystone, 'the users')
+            self.say('database, message bus, hosts: up')
+            self.await_end(schema, 'the database schemas')
+            self.await_end(keystone, 'the users')
             self.wait_http('keystone')
             self.say('database schemas, users, service catalog: created')
             self._start_nova()
             for name in ('placement', 'nova'):
                 self.wait_http(name)
-            glance.result()
-        self.say('keystone, placement, glance, nova-api: answer')
-        self._await_end(self.daemon('discover'), 'the compute nodes')
+            for future in (glance, network):
+                future.result()
+        self.say('all services: answer')
+        self.await_end(self.daemon('discover'), 'the compute nodes')
         self.say('compute nodes: registered and mapped')
 
     def stop(self) -> None:
@@ -185,9 +183,9 @@ class Cloud:
 
     def halt(self) -> None:
         """End all processes, keep the logs; may be called again."""
+        self.stop_hosts()
         if self._keeper is not None:
             self._keeper.close()
-        self.libvirt.stop()
 
     def client(self, user: str) -> client.Client:
         """Return the REST client of a user, like ``admin`` or ``tenant``."""
@@ -227,7 +225,6 @@ class Cloud:
 
     def write_config(self) -> None:
         """Write all configuration files."""
-        self.config.write_standins()
         self.config.write_keystone()
         self.config.write_placement()
         self.config.write_glance()
@@ -236,26 +233,34 @@ class Cloud:
 
     def write_computes(self) -> None:
         """Write the nova.conf of each compute node."""
-        self.config.write_compute(
-            'compute', config.libvirt_compute(self.libvirt.uri)
-        )
         for host in self.fake_hosts:
             self.config.write_compute(host, config.fake_compute(host))
+
+    def start_hosts(self) -> None:
+        """Start the hosts of real guests, without nova-compute: none here."""
+
+    def stop_hosts(self) -> None:
+        """End all that :meth:`start_hosts` started; may be called again."""
+
+    def start_network(self, hosts: concurrent.futures.Future[None]) -> None:
+        """Start the network service that real guests need: none here.
+
+        :param hosts: done when :meth:`start_hosts` is.
+        """
 
     def start_computes(self) -> int:
         """Start nova-compute on each compute node.
 
         :returns: number of compute nodes.
         """
-        names = ('compute', *self.fake_hosts)
-        for name in names:
+        for name in self.fake_hosts:
             self.spawn(
                 f'nova-compute-{name}',
                 self.program('nova-compute'),
                 '--config-file',
                 self.config.etc / f'{name}.conf',
             )
-        return len(names)
+        return len(self.fake_hosts)
 
     def add_image(
         self, name: str, path: Path, kind: str = 'bare', **properties: str
@@ -277,7 +282,8 @@ class Cloud:
     def add_guest_image(self, workload: str) -> str:
         """Add an image that boots into a workload of the testbed.
 
-        It is a blank disk with the testbed's kernel and initramfs.
+        It is a blank disk with the testbed's kernel and initramfs. The guest
+        gets its address by DHCP, and runs what is typed on its console.
 
         :returns: the image's ID.
         """
@@ -290,7 +296,9 @@ class Cloud:
             blank,
             kernel_id=self.add_image('kernel', built.kernel, 'aki'),
             ramdisk_id=self.add_image('ramdisk', built.initrd, 'ari'),
-            os_command_line=guest.kernel_cmdline(workload, workload),
+            os_command_line=guest.kernel_cmdline(
+                workload, workload, {'net': 'dhcp', 'shell': 'console'}
+            ),
         )
 
     def _manage(self, what: str) -> tuple[str | Path, ...]:
@@ -305,7 +313,7 @@ class Cloud:
 
     def _start_nova(self) -> None:
         conf = self.config.etc / 'nova' / 'nova.conf'
-        self._run_wsgi('nova')
+        self.run_wsgi('nova')
         for name in ('nova-conductor', 'nova-scheduler'):
             self.spawn(name, self.program(name), '--config-file', conf)
         # A nova-compute that starts before the conductor listens waits for
@@ -328,7 +336,7 @@ class Cloud:
             folder / 'keystone.conf',
             folder / 'endpoints.json',
         )
-        self._run_wsgi('keystone')
+        self.run_wsgi('keystone')
         return setup
 
     def _start_glance(self) -> None:
@@ -340,13 +348,17 @@ class Cloud:
             folder / 'glance-api.conf',
             'db_sync',
         )
-        self._await_end(
+        self.await_end(
             schema, "Glance's schema", 'Database is synced successfully.'
         )
-        self._run_wsgi('glance')
+        self.run_wsgi('glance')
         self.wait_http('glance')
 
-    def _run_wsgi(self, name: str) -> None:
+    def run_wsgi(self, name: str, **env: str) -> None:
+        """Start a service of :mod:`nova_vhpc.tests.stack.wsgi`.
+
+        :param env: further variables of its environment.
+        """
         self.spawn(
             name,
             sys.executable,
@@ -354,19 +366,11 @@ class Cloud:
             'nova_vhpc.tests.stack.wsgi',
             name,
             str(self.ports[name]),
-            env={f'OS_{name.upper()}_CONFIG_DIR': str(self.config.etc / name)},
+            env={
+                f'OS_{name.upper()}_CONFIG_DIR': str(self.config.etc / name),
+                **env,
+            },
         )
-
-    def _start_standins(self) -> None:
-        self.spawn(
-            'standins',
-            sys.executable,
-            '-m',
-            'nova_vhpc.tests.stack.standins',
-            self.root / 'standins.json',
-            str(self.ports['standins']),
-        )
-        self.wait_port('standins')
 
     def _start_database(self) -> None:
         data = self.root / 'db'
@@ -506,15 +510,20 @@ class Cloud:
                 + daemon.tail()
             )
 
-    def _await_end(
+    def await_end(
         self, daemon: guard.Daemon, what: str, last_line: str = 'done'
     ) -> None:
+        """Wait until a program has done its work.
+
+        :param last_line: last line of its output if it succeeds.
+        :raises StackError: if it fails, or a part of Nova has ended.
+        """
         deadline = time.monotonic() + 150
         computes = [n for n in self.keeper.daemons if 'nova-' in n]
         while not daemon.wait(0.5):
             for name in (daemon.name, *computes):
                 self._check(name, deadline)
-        if daemon.tail(1) != last_line:
+        if daemon.tail(1).strip() != last_line:
             raise StackError(
                 f'failed: {what}; the end of {daemon.log}:\n' + daemon.tail()
             )

@@ -101,19 +101,6 @@ class Config:
             'project_domain_id': 'default',
         }
 
-    def write_standins(self) -> Path:
-        """Write the credentials of the stand-in; return the file."""
-        state = self.root / 'standins.json'
-        state.write_text(
-            json.dumps(
-                {
-                    **self.credentials('nova'),
-                    'placement': self.url('placement'),
-                }
-            )
-        )
-        return state
-
     def write_keystone(
         self, interfaces: Sequence[str] = ('public', 'internal', 'admin')
     ) -> Path:
@@ -143,7 +130,7 @@ class Config:
         endpoints = {
             'identity': self.url('keystone', '/v3'),
             'image': self.url('glance'),
-            'network': self.url('standins', '/network'),
+            'network': self.url('neutron'),
             'placement': self.url('placement'),
             'compute': self.url('nova', '/v2.1'),
         }
@@ -208,6 +195,50 @@ class Config:
         )
         return folder
 
+    def write_neutron(self, ovn: Path) -> Path:
+        """Write neutron.conf; return OS_NEUTRON_CONFIG_DIR.
+
+        :param ovn: directory of the lab that has OVN.
+        """
+        central = f'unix:{ovn}/fabric/ovn%s_db.sock'
+        folder = self.etc / 'neutron'
+        write(
+            folder / 'neutron.conf',
+            {
+                'DEFAULT': {
+                    'core_plugin': 'ml2',
+                    'service_plugins': '',
+                    'transport_url': self.transport_url,
+                    'state_path': self.root / 'neutron',
+                    'api_paste_config': Path(
+                        sys.prefix, 'etc', 'neutron', 'api-paste.ini'
+                    ),
+                },
+                'database': {'connection': self.database('neutron')},
+                'keystone_authtoken': self._authtoken('neutron'),
+                # Neutron tells Nova when a port is wired.
+                'nova': self.credentials('neutron'),
+                'oslo_concurrency': {
+                    'lock_path': self.root / 'neutron' / 'lock'
+                },
+                'ml2': {
+                    'mechanism_drivers': 'ovn',
+                    'type_drivers': 'geneve',
+                    'project_network_types': 'geneve',
+                    'extension_drivers': 'port_security',
+                },
+                'ml2_type_geneve': {
+                    'vni_ranges': '1:1000',
+                    'max_header_size': 38,
+                },
+                'ovn': {
+                    'ovn_nb_connection': central % 'nb',
+                    'ovn_sb_connection': central % 'sb',
+                },
+            },
+        )
+        return folder
+
     def _authtoken(self, user: str) -> dict[str, object]:
         return {
             'www_authenticate_uri': self.url('keystone', '/v3'),
@@ -235,10 +266,7 @@ class Config:
                 **self.credentials('nova'),
             },
             'placement': self.credentials('nova'),
-            'neutron': {
-                'endpoint_override': self.url('standins', '/network'),
-                **self.credentials('nova'),
-            },
+            'neutron': self.credentials('nova'),
             'cinder': self.credentials('nova'),
             'oslo_concurrency': {'lock_path': self.root / 'nova' / 'lock'},
             'cache': {'enabled': False},
@@ -304,8 +332,7 @@ class Config:
                     'initial_cpu_allocation_ratio': 8.0,
                     'update_resources_interval': 20,
                     'resume_guests_state_on_host_boot': False,
-                    'vif_plugging_is_fatal': False,
-                    'vif_plugging_timeout': 0,
+                    'vif_plugging_timeout': 120,
                 },
                 'oslo_concurrency': {'lock_path': state / 'lock'},
                 'nova_sys_admin': privsep,
@@ -315,9 +342,14 @@ class Config:
         )
 
 
-def libvirt_compute(uri: str) -> Sections:
-    """Return the options of a nova-compute with real guests."""
+def libvirt_compute(uri: str, ovsdb: str) -> Sections:
+    """Return the options of a nova-compute with real guests.
+
+    :param uri: libvirt's URI.
+    :param ovsdb: connection to the database of the host's Open vSwitch.
+    """
     return {
+        'os_vif_ovs': {'ovsdb_connection': ovsdb},
         'DEFAULT': {
             'compute_driver': 'libvirt.LibvirtDriver',
             'pointer_model': 'ps2mouse',

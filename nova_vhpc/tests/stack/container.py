@@ -14,11 +14,11 @@
 """A container that Nova and libvirt take for a separate host.
 
 It has its own processes, host name, control groups and directories like
-``/run/libvirt`` and ``/etc/libvirt``. The network and all other files are the
-machine's.
+``/run/libvirt`` and ``/etc/libvirt``, and a network namespace that was made
+for it. All other files are the machine's.
 
 The container's first process is ``python -m nova_vhpc.tests.stack.container
-ROOT NAME``. It receives the orders of
+ROOT NAME NAMESPACE``. It receives the orders of
 :class:`nova_vhpc.tests.stack.guard.Guard`, starts daemons in the container,
 and ends them all when its standard input is closed.
 """
@@ -34,7 +34,7 @@ import sys
 from pathlib import Path
 
 from nova_vhpc.testbed import supervisor
-from nova_vhpc.tests.stack import guard
+from nova_vhpc.tests.stack import guard, relay
 
 _CGROUP = Path('/sys/fs/cgroup')
 _CLONE_NEWNS = 0x00020000
@@ -73,7 +73,7 @@ def _mount(*args: str) -> None:
     subprocess.run(('mount', *args), check=True)
 
 
-def enter(root: Path, name: str) -> None:
+def enter(root: Path, name: str, namespace: str) -> None:
     """Create the container; return in its first process.
 
     The process forks. The outer process waits for the first process of the
@@ -81,6 +81,7 @@ def enter(root: Path, name: str) -> None:
 
     :param root: directory of the container's own files.
     :param name: host name, and name of the control groups.
+    :param namespace: name of the network namespace.
     """
     groups = [top / name for top in hierarchies()]
     if child := os.fork():
@@ -103,8 +104,10 @@ def enter(root: Path, name: str) -> None:
         os.waitpid(first, 0)
         os._exit(0)
     _die_with_parent()
+    relay.enter(f'/run/netns/{namespace}')
     _unshare(_CLONE_NEWNS)
     _mount('--make-rprivate', '/')
+    _mount_sysfs(root)
     for group in groups:
         _mount('--bind', str(group), str(group.parent))
     for below, target in supervisor.REDIRECTED.items():
@@ -125,6 +128,19 @@ def _unshare(kinds: int) -> None:
         raise OSError(number, f'unshare: {os.strerror(number)}')
 
 
+def _mount_sysfs(root: Path) -> None:
+    """Mount sysfs with the NICs of this network namespace.
+
+    The control groups, which are mounted below it, stay.
+    """
+    kept = root / 'cgroup'
+    kept.mkdir(parents=True)
+    _mount('--rbind', str(_CGROUP), str(kept))
+    _mount('-t', 'sysfs', 'sysfs', str(_CGROUP.parents[1]))
+    _mount('--rbind', str(kept), str(_CGROUP))
+    subprocess.run(('umount', '-l', str(kept)), check=True)
+
+
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -135,10 +151,13 @@ class Container(guard.Guard):
     :param logs: directory of the daemons' logs.
     :param root: directory of the container's own files.
     :param name: host name.
+    :param namespace: name of its network namespace.
     """
 
-    def __init__(self, logs: Path, root: Path, name: str) -> None:
-        super().__init__(logs, (__name__, str(root), name))
+    def __init__(
+        self, logs: Path, root: Path, name: str, namespace: str
+    ) -> None:
+        super().__init__(logs, (__name__, str(root), name, namespace))
 
 
 def _outer_pid(proc: int, inner: int) -> int:
@@ -168,11 +187,11 @@ def _is_inside(proc: int, pid: int) -> bool:
 
 def main() -> None:
     """Run the container's first process."""
-    root, name = Path(sys.argv[1]), sys.argv[2]
+    root, name, namespace = Path(sys.argv[1]), *sys.argv[2:4]
     proc = os.open('/proc', os.O_RDONLY | os.O_DIRECTORY)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
-    enter(root, name)
+    enter(root, name, namespace)
     signal.signal(signal.SIGCHLD, guard.reap)
     for line in sys.stdin:
         reply = guard.spawn(json.loads(line))

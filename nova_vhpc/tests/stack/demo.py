@@ -23,18 +23,26 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sys
 import time
 from typing import Any
 
-from nova_vhpc.tests.stack import bridges, client, guests, scenario, show
+from nova_vhpc.tests.stack import (
+    client,
+    guard,
+    guests,
+    realhosts,
+    scenario,
+    show,
+)
 from nova_vhpc.topology import model
 
 ROW_S = 2
 TIMELINE_ROWS = 14
 TRAFFIC_ROWS = range(3, 10)
 """Rows of the timeline during which one member receives packets."""
+PACKETS = 20
+"""Packets that one member sends to another, which answers each."""
 
 
 class DemoError(Exception):
@@ -47,7 +55,10 @@ class Demo:
     :ivar members: IDs of the members of the virtual cluster.
     :ivar plain: ID of the server without ``vhpc:`` specs.
     :ivar names: names of all servers, by ID.
-    :ivar before: CPU settings before the agent's first write, by ID.
+    :ivar before: CPU settings before the agents' first write, by ID.
+    :ivar ports: ``external_ids`` of the members' ports before it, by ID.
+    :ivar together: two members of one host.
+    :ivar apart: two members of two hosts.
     :ivar log: daemon whose log is shown if the current step fails.
     :ivar saw_io_phase: whether the timeline had an I/O phase.
     """
@@ -55,12 +66,14 @@ class Demo:
     def __init__(self) -> None:
         self.show = show.Show()
         self.stage = scenario.Scenario(self.show.say)
-        self.node = socket.gethostname()
         self.members: list[str] = []
         self.plain = ''
         self.names: dict[str, str] = {}
         self.before: dict[str, guests.Cputune] = {}
-        self.log = ''
+        self.ports: dict[str, dict[str, str]] = {}
+        self.together: tuple[str, str] = ('', '')
+        self.apart: tuple[str, str] = ('', '')
+        self.log: guard.Daemon | None = None
         self.saw_io_phase = False
 
     def run(self) -> None:
@@ -78,7 +91,7 @@ class Demo:
         """Start the cloud."""
         self.show.heading('0. Start an OpenStack of released parts')
         self.show.say(f'all files are in {self.stage.cloud.root}')
-        with self.show.waiting('bridges, database, bus, libvirt, Nova'):
+        with self.show.waiting('database, bus, OVN, Neutron, libvirt, Nova'):
             self.stage.start()
         services = self.stage.admin.compute('GET', '/os-services')['services']
         self.show.table(
@@ -88,9 +101,9 @@ class Demo:
         )
 
     def step_1_uplinks(self) -> None:
-        """Have the agent publish the uplinks."""
+        """Have the agents publish the uplinks."""
         self.show.heading(
-            '1. nova-vhpc-agent discovers bridges and publishes uplinks'
+            '1. nova-vhpc-agent discovers and publishes the uplinks of OVN'
         )
         self.stage.write_agent_conf(
             slice_policy='atc',
@@ -98,15 +111,19 @@ class Demo:
             # The I/O pool's CPUs are lent 2 s after its last VM has left.
             pool_shrink_periods=20,
         )
-        self.log = self.stage.start_agent()
-        expected = set(self.stage.bridges.uplinks)
+        self._start_agents()
+        expected = {
+            (each.name, f'n{rail}')
+            for each in self.stage.hosts
+            for rail in range(realhosts.UPLINKS)
+        }
         with self.show.waiting('uplinks in Placement'):
             self.stage.wait(
                 'uplinks in Placement',
                 self.stage.has_published,
             )
         rows = []
-        for node in (self.node, scenario.SLOW_HOST):
+        for node in self._nodes():
             for provider in sorted(
                 self.stage.published(node), key=lambda p: p['name']
             ):
@@ -133,12 +150,21 @@ class Demo:
             ('host', 'bridge', 'uplink', 'Mbit/s', 'slots', 'used', 'traits'),
             rows,
         )
-        if {row[2] for row in rows if row[0] == self.node} != expected:
-            raise DemoError(f'other uplinks than {expected} were published')
+        found = {row[:3:2] for row in rows if row[0] != scenario.SLOW_HOST}
+        if found != expected:
+            raise DemoError(f'{found} were published, not {expected}')
         # The uplinks stay published. The dry run, which would not publish
         # them, lets the guests run with Nova's settings at first.
-        self.stage.stop_agent()
-        self.log = self.stage.start_agent('--dry-run')
+        self.stage.stop_agents()
+        self._start_agents('--dry-run')
+
+    def _start_agents(self, *options: str) -> None:
+        self.stage.start_agents(*options)
+        self.log = self.stage.hosts[0].agent
+
+    def _nodes(self) -> list[str]:
+        """Return the names of all compute nodes."""
+        return [*(each.name for each in self.stage.hosts), scenario.SLOW_HOST]
 
     def step_2_flavor(self) -> None:
         """Create flavors; have Nova refuse wrong extra specs."""
@@ -172,12 +198,12 @@ class Demo:
     def step_3_boot(self) -> None:
         """Boot a virtual cluster and a server without ``vhpc:`` specs."""
         self.show.heading(
-            '3. A virtual cluster of two servers: one group, one multi-create'
+            '3. A virtual cluster of three: one group, one multi-create'
         )
         tenant, admin = self.stage.tenant, self.stage.admin
         group = tenant.make_group('cluster', 'soft-affinity')
-        self.log = 'nova-scheduler'
-        with self.show.waiting('two members and a server without vhpc: specs'):
+        self.log = self.stage.cloud.daemon('nova-scheduler')
+        with self.show.waiting('the members and a server without vhpc: specs'):
             members = self.stage.boot_cluster('member', group)
             others = tenant.boot('plain', 'plain', self.stage.images['hog'])
             self.members = [server['id'] for server in members]
@@ -204,7 +230,6 @@ class Demo:
                     server['name'],
                     server['status'],
                     host,
-                    self.stage.bridge_of(uuid),
                     '\n'.join(
                         f'{providers[p]}: '
                         + ' '.join(f'{k}={v}' for k, v in r.items())
@@ -214,12 +239,26 @@ class Demo:
             )
         self.show.table(
             'Host and allocations of each server',
-            ('server', 'status', 'host', 'bridge', 'allocations'),
+            ('server', 'status', 'host', 'allocations'),
             rows,
         )
         self._show_reasons()
-        if len(set(uplinks)) != 2 or len(uplinks) != 2:
+        if not len(set(uplinks)) == len(uplinks) == len(self.members):
             raise DemoError(f'not one uplink per member: {uplinks}')
+        self._pair()
+
+    def _pair(self) -> None:
+        """Choose two members of one host, and two of two hosts."""
+        by_host: dict[str, list[str]] = {}
+        for uuid in self.members:
+            by_host.setdefault(self.stage.host_of(uuid).name, []).append(uuid)
+        few, many = sorted(by_host.values(), key=len)
+        self.together = (many[0], many[1])
+        # The uplinks of these two are not the default ones, if possible.
+        self.apart = (
+            max(many, key=self.stage.claimed_rail),
+            few[0],
+        )
 
     def _show_reasons(self) -> None:
         text = self.stage.cloud.daemon('nova-scheduler').tail(2000)
@@ -244,14 +283,22 @@ class Demo:
     def step_4_progress(self) -> None:
         """Wait until all guests make progress."""
         self.show.heading('4. Real QEMU guests run')
-        self.log = 'nova-compute-compute'
         with self.show.waiting('progress of the guests on their consoles'):
             self.stage.wait(
                 'progress on all consoles',
                 lambda: all(self._progress(uuid) for uuid in self.names),
-                120,
+                scenario.BOOT_S,
+            )
+        with self.show.waiting("the members' addresses, by DHCP"):
+            self.stage.wait(
+                'addresses of all members',
+                lambda: all(
+                    self.stage.console(uuid).address() for uuid in self.members
+                ),
+                scenario.BOOT_S,
             )
         self.before = self._cputunes()
+        self.ports = self._external_ids()
         first = {uuid: self._progress(uuid) for uuid in self.names}
         time.sleep(4)
         self.show.table(
@@ -268,9 +315,56 @@ class Demo:
             ],
         )
 
+        self._show_frames('Frames on the uplinks, before an agent writes')
+
+    def _show_frames(self, title: str) -> dict[tuple[str, str], list[int]]:
+        """Show which uplinks packets between members take.
+
+        :returns: frames between two hosts, as :meth:`Scenario.frames`.
+        """
+        between = self.stage.frames(*self.apart, PACKETS)
+        within = self.stage.frames(*self.together, PACKETS)
+        self.show.table(
+            title,
+            (
+                f'{PACKETS} packets and answers',
+                'host',
+                '',
+                *(f'n{rail}' for rail in range(realhosts.UPLINKS)),
+            ),
+            [
+                (
+                    ' and '.join(self.names[uuid] for uuid in pair),
+                    host,
+                    way,
+                    *counts,
+                )
+                for pair, frames in (
+                    (self.apart, between),
+                    (self.together, within),
+                )
+                for (host, way), counts in frames.items()
+            ],
+        )
+        if any(map(any, within.values())):
+            raise DemoError(f'frames left the host: {within}')
+        return between
+
+    def _check_frames(self) -> None:
+        """Check that packets arrive on the uplinks that members claimed."""
+        between = self._show_frames('Frames on the uplinks, with agents')
+        for uuid in self.apart:
+            arrived = between[self.stage.host_of(uuid).name, 'in']
+            rail = self.stage.claimed_rail(uuid)
+            if arrived[rail] < PACKETS or sum(arrived) > arrived[rail]:
+                raise DemoError(
+                    f'{self.names[uuid]} claimed n{rail} and got {arrived}'
+                )
+        self.show.say('all arrived on the uplink that the receiver claimed')
+
     def step_5_control(self) -> None:
-        """Have the agent control the members; show a timeline."""
-        self.show.heading('5. The agent senses, decides and writes')
+        """Have the agents control the members; show a timeline."""
+        self.show.heading('5. The agents sense, decide and write')
         dry_run_changes = {
             self.names[uuid]: tune.changes(self.before[uuid])
             for uuid, tune in self._cputunes().items()
@@ -278,10 +372,11 @@ class Demo:
         if any(dry_run_changes.values()):
             raise DemoError(f'the dry run wrote: {dry_run_changes}')
         self.show.say('with --dry-run, the agent decided and wrote nothing')
-        self.stage.stop_agent()
-        self.log = self.stage.start_agent()
+        self.stage.stop_agents()
+        self._start_agents()
         with self.show.waiting('first writes'):
             self._wait_for_writes()
+        self._check_frames()
         self._timeline()
         if self.saw_io_phase and (os.cpu_count() or 1) < 4:
             self.show.say(
@@ -302,22 +397,22 @@ class Demo:
     def _timeline(self) -> None:
         rows: list[Any] = []
         last = {uuid: self._progress(uuid) or 0 for uuid in self.names}
-        bridge = self.stage.bridge_of(self.members[0])
-        number = self.stage.bridges.names.index(bridge)
+        receiver, elsewhere = self.apart
+        sender = self.stage.start_outsider(self.stage.host_of(elsewhere))
+        address = self.stage.console(receiver).address() or ''
         self.show.say(
-            f'{self.stage.bridges.uplinks[number]} receives packets for '
-            f'{self.names[self.members[0]]} from second '
-            f'{TRAFFIC_ROWS.start * ROW_S} to {TRAFFIC_ROWS.stop * ROW_S}'
+            f'{self.names[receiver]} gets packets from outside of the cluster '
+            f'from second {TRAFFIC_ROWS.start * ROW_S} to '
+            f'{TRAFFIC_ROWS.stop * ROW_S}'
         )
         length = TIMELINE_ROWS * ROW_S
         with self.show.waiting(f'a timeline of {length} s'):
             for row in range(TIMELINE_ROWS):
                 with contextlib.ExitStack() as stack:
                     if row in TRAFFIC_ROWS:
-                        cable = self.stage.bridges.cables[number]
-                        stack.enter_context(bridges.traffic(cable))
+                        stack.enter_context(sender.traffic(address))
                     time.sleep(ROW_S)
-                    vms = {vm['uuid']: vm for vm in self._status()['vms']}
+                    vms = self.stage.vms()
                 self.saw_io_phase |= any(
                     vm['phase'] == 'io' for vm in vms.values()
                 )
@@ -353,25 +448,28 @@ class Demo:
     def _pause(self) -> None:
         root = self.stage.cloud.root
         programs = self.stage.cloud.program('nova-vhpc-top').parent
+        host = self.stage.hosts[0]
+        switch = self.stage.cloud.switch(host)
         self.show.say('everything runs; try in another terminal:')
         for line in (
-            f"virsh -c '{self.stage.virsh.uri}' list",
-            f'{programs}/nova-vhpc-top --run-path {root}/agent/run',
+            f"virsh -c '{host.uri}' list",
+            f'{programs}/nova-vhpc-top --run-path {host.run_path}',
+            f'ovs-vsctl --db={switch.socket} show',
             f'ls {root}/etc {root}/log',
         ):
             print(f'    {line}')
         input('  press Enter to continue: ')
 
     def step_6_restore(self) -> None:
-        """Stop and kill the agent; check the original settings."""
-        self.show.heading('6. The agent restores the original settings')
-        if not self.stage.stop_agent():
-            raise DemoError('the agent did not end on SIGTERM')
-        self._compare_exactly('after a clean stop of the agent')
-        self.log = self.stage.start_agent()
+        """Stop and kill the agents; check the original settings."""
+        self.show.heading('6. The agents restore the original settings')
+        if not self.stage.stop_agents():
+            raise DemoError('an agent did not end on SIGTERM')
+        self._compare_exactly('after a clean stop of the agents')
+        self._start_agents()
         with self.show.waiting('first writes after a new start'):
             self._wait_for_writes()
-        self.stage.kill_agent()
+        self.stage.kill_agents()
         written = self._cputunes()
         changed = [
             self.names[uuid]
@@ -379,23 +477,18 @@ class Demo:
             if written[uuid].changes(self.before[uuid])
         ]
         self.show.say(f'kill -9: {", ".join(changed)} keep the written values')
-        result = self.stage.restore()
-        self.show.say(
-            f'nova-vhpc-agent --restore: exit status {result.returncode}'
-        )
-        if result.returncode:
-            raise DemoError(result.stderr[-2000:])
+        self.stage.restore()
+        self.show.say('nova-vhpc-agent --restore: exit status 0 on both hosts')
         self._compare_exactly('after kill -9 and --restore')
 
     def step_7_clean_up(self) -> None:
         """Delete the servers; check that all uplinks are free."""
         self.show.heading('7. Clean up')
-        self.log = 'nova-compute-compute'
         with self.show.waiting('servers deleted'):
             self.stage.tenant.delete(self.names)
         used = [
             provider['name']
-            for node in (self.node, scenario.SLOW_HOST)
+            for node in self._nodes()
             for provider in self.stage.published(node)
             if provider['usages'].get(model.UPLINK)
         ]
@@ -403,20 +496,21 @@ class Demo:
             raise DemoError(f'still claimed: {used}')
         self.show.say('every uplink is free again in Placement')
 
-    def _status(self) -> dict[str, Any]:
-        return self.stage.agent_status()
-
     def _progress(self, uuid: str) -> int | None:
         return self.stage.console(uuid).progress()
 
     def _cputunes(self) -> dict[str, guests.Cputune]:
-        return {uuid: self.stage.virsh.cputune(uuid) for uuid in self.names}
+        return {uuid: self.stage.cputune(uuid) for uuid in self.names}
+
+    def _external_ids(self) -> dict[str, dict[str, str]]:
+        return {uuid: self.stage.external_ids(uuid) for uuid in self.members}
 
     def _wait_for_writes(self) -> None:
         self.stage.wait(
-            'the agent to write to both members',
+            'the agents to write to all members',
             lambda: all(
-                self.stage.virsh.cputune(uuid).changes(self.before[uuid])
+                self.stage.cputune(uuid).changes(self.before[uuid])
+                and 'encap-ip' in self.stage.external_ids(uuid)
                 for uuid in self.members
             ),
         )
@@ -427,7 +521,10 @@ class Demo:
         for uuid, name in self.names.items():
             if changes := now[uuid].changes(self.before[uuid]):
                 raise DemoError(f'{name} is not as before: {changes}')
-        self.show.say('exactly as before')
+        ports = self._external_ids()
+        if ports != self.ports:
+            raise DemoError(f'ports are not as before: {self.ports}, {ports}')
+        self.show.say('exactly as before, external_ids of the ports, too')
 
     def _compare(
         self,
@@ -541,15 +638,12 @@ def main() -> int:
 
 
 def _show_log(demo: Demo) -> None:
-    try:
-        daemon = demo.stage.cloud.daemon(demo.log)
-    except KeyError:
-        return
-    demo.show.say(f'the end of {daemon.log}:')
-    print(daemon.tail(25))
+    if demo.log is not None:
+        demo.show.say(f'the end of {demo.log.log}:')
+        print(demo.log.tail(25))
     # If a server fails to build, nova-compute's log has the cause, and those
     # of nova-api and nova-scheduler do not.
-    for daemon in demo.stage.cloud.keeper.daemons.values():
+    for daemon in demo.stage.cloud.daemons():
         if error := daemon.last_error():
             demo.show.say(f'the last error in {daemon.log}:')
             print(error)

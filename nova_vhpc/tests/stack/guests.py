@@ -13,12 +13,17 @@
 
 """Read a domain's settings by ``virsh`` and a guest's progress."""
 
-import contextlib
 import dataclasses
+import os
 import re
+import select
 import subprocess
+import time
+import tty
 from pathlib import Path
 from typing import Any
+
+_ANSWER_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,18 +82,6 @@ class Virsh:
             timeout=60,
         ).stdout
 
-    def domains(self) -> list[str]:
-        """Return the UUIDs of the running domains."""
-        return self('list', '--uuid').split()
-
-    def taps(self) -> set[str]:
-        """Return the taps of all domains; those read so far if virsh fails."""
-        taps: set[str] = set()
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            for uuid in self('list', '--all', '--uuid').split():
-                taps.update(re.findall(r'\btap\S+', self('domiflist', uuid)))
-        return taps
-
     def cputune(self, uuid: str) -> Cputune:
         """Return the settings of a running domain.
 
@@ -121,10 +114,17 @@ def _pairs(text: str, separator: str | None = None) -> list[tuple[str, str]]:
 
 
 class Console:
-    """The log of a guest's serial console."""
+    """A guest's serial console, and its log.
 
-    def __init__(self, path: Path) -> None:
+    :param path: file of the log.
+    :param virsh: connection to the libvirtd that the guest belongs to.
+    :param server: ID of the server.
+    """
+
+    def __init__(self, path: Path, virsh: Virsh, server: str) -> None:
         self.path = path
+        self._virsh = virsh
+        self._server = server
 
     def progress(self) -> int | None:
         """Return the last reported progress; None before the first."""
@@ -136,3 +136,44 @@ class Console:
             return None
         numbers: list[Any] = re.findall(r'vhpc: [a-z]+ (\d+)\r?\n', text)
         return int(numbers[-1]) if numbers else None
+
+    def address(self) -> str | None:
+        """Return the address that the guest got by DHCP; None before that."""
+        addresses = re.findall(r'vhpc: address (\S+) by DHCP', self.text())
+        return addresses[-1] if addresses else None
+
+    def text(self) -> str:
+        """Return the log of the guest's present run; empty before it."""
+        try:
+            return self.path.read_text(errors='replace')
+        except OSError:
+            return ''
+
+    def ping(self, address: str, packets: int) -> bool:
+        """Have the guest send packets to another one, which answers each.
+
+        :returns: whether all answers came.
+        """
+        terminal = self._virsh('ttyconsole', self._server).strip()
+        file = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
+        try:
+            # Otherwise the guest would read what it writes.
+            tty.setraw(file)
+            os.write(file, f'ping -q -i 0.2 -c {packets} {address}\n'.encode())
+            return _answers(file, packets + _ANSWER_S) == packets
+        finally:
+            os.close(file)
+
+
+def _answers(console: int, timeout_s: float) -> int:
+    """Return the number of packets that ``ping`` says it received."""
+    text = ''
+    deadline = time.monotonic() + timeout_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        # The terminal must stay open: QEMU looks once a second whether it is,
+        # and takes no input else. As long as it is, output must be read.
+        if select.select([console], [], [], left_s)[0]:
+            text += os.read(console, 4096).decode(errors='replace')
+        if done := re.search(r'(\d+) packets received', text):
+            return int(done[1])
+    return -1

@@ -14,6 +14,7 @@
 """A compute host in a container, with libvirtd and the agent."""
 
 import os
+import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -67,9 +68,10 @@ class Host:
     def _socket(self) -> Path:
         return self.root / 'sock' / 'libvirt-sock'
 
-    def start(self) -> None:
+    def start(self, namespace: str) -> None:
         """Create the container and start libvirtd in it.
 
+        :param namespace: name of its network namespace.
         :raises libvirtd.LibvirtdError: if libvirtd does not answer.
         """
         for name in ('sock', 'etc'):
@@ -83,7 +85,9 @@ class Host:
         (self.root / 'etc' / 'qemu.conf').write_text(libvirtd.QEMU_CONF)
         self._install_hook()
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._container = container.Container(self.logs, self.root, self.name)
+        self._container = container.Container(
+            self.logs, self.root, self.name, namespace
+        )
         self.spawn(
             'libvirtd',
             'libvirtd',
@@ -146,9 +150,18 @@ class Host:
         name = f'{self.name}-{program}-{self._spawned}'
         return self._container.start(name, argv, env)
 
-    def start_agent(self, program: Path, conf: Path) -> None:
-        """Start nova-vhpc-agent with a configuration file."""
-        self.agent = self.spawn('agent', program, '--config-file', conf)
+    def start_agent(self, program: Path, conf: Path, *options: str) -> None:
+        """Start nova-vhpc-agent with a configuration file and options."""
+        self.agent = self.spawn(
+            'agent', program, '--config-file', conf, *options
+        )
+
+    def kill_agent(self) -> None:
+        """Kill the agent with SIGKILL."""
+        agent, self.agent = self.agent, None
+        if agent is not None:
+            agent.signal(signal.SIGKILL)
+            agent.wait()
 
     def stop_agent(self, timeout_s: float = 30) -> bool:
         """Stop the agent as systemd does.

@@ -18,8 +18,6 @@ uplinks are too slow, and the program ``nova-vhpc-agent``.
 """
 
 import contextlib
-import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -31,8 +29,19 @@ from keystoneauth1 import adapter
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.placement import publisher
 from nova_vhpc.placement.client import PlacementClient
-from nova_vhpc.tests.stack import bridges, client, cloud, config, guests
+from nova_vhpc.tests.stack import (
+    client,
+    cloud,
+    config,
+    guests,
+    host,
+    outsider,
+    realhosts,
+)
 from nova_vhpc.topology import model
+
+MEMBERS = 3
+"""Members of the virtual cluster: more than a host has uplinks."""
 
 SLOW_HOST = 'slow-node'
 SLOW_MBPS = 1000
@@ -47,7 +56,7 @@ FLAVOR: Mapping[str, str] = {
     f'resources_uplink:{model.UPLINK}': '1',
     f'trait_uplink:{model.TRAIT_SEPARATE}': 'required',
     'quota:cpu_period': '100000',
-    'quota:cpu_quota': '30000',
+    'quota:cpu_quota': '20000',
 }
 """Extra specs of a virtual cluster's members; see doc/source/admin.
 
@@ -67,24 +76,31 @@ slow host, which has more free RAM once the members run.
 """
 
 
+BOOT_S = 300.0
+"""Longest time until a guest that Nova calls active reports progress."""
+
+CIDR = '10.99.0.0/24'
+"""Addresses of the tenant network."""
+
 Servers = list[dict[str, Any]]
 
 
 class Scenario:
-    """A cloud with everything that the main job needs, and its agent.
+    """A cloud with everything that the main job needs, and its agents.
 
     :param say: called with a line of text when a step of the start is done.
+    :param hosts: number of hosts that run guests.
     :ivar images: IDs of the images, by workload.
     """
 
-    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
-        self.cloud = cloud.Cloud((SLOW_HOST,), say)
-        self.bridges = bridges.Bridges(self.cloud.tag, 2)
-        self.virsh = guests.Virsh(self.cloud.libvirt.uri)
+    def __init__(
+        self,
+        say: Callable[[str], None] = lambda text: None,
+        hosts: int = 2,
+    ) -> None:
+        self.cloud = realhosts.RealHosts((SLOW_HOST,), say, count=hosts)
         self.images: dict[str, str] = {}
         self.networks: list[dict[str, str]] = []
-        self._agents = 0
-        self._running = ''
 
     def __enter__(self) -> Self:
         try:
@@ -99,17 +115,10 @@ class Scenario:
 
     def start(self) -> None:
         """Start the cloud and create everything but flavors and servers."""
-        self.make_bridges()
         self.cloud.start()
         self.add_images()
         self.publish_slow_host()
         self.make_network()
-
-    def make_bridges(self) -> None:
-        """Create the bridges, which are removed even if the caller dies."""
-        for name in (*self.bridges.names, *self.bridges.uplinks):
-            self.cloud.keeper.at_end(('ip', 'link', 'delete', name))
-        self.bridges.make()
 
     def stop(self) -> None:
         """End and remove everything; may be called again."""
@@ -118,9 +127,21 @@ class Scenario:
 
     def halt(self) -> None:
         """End everything, keep the logs; may be called again."""
-        taps = self.virsh.taps()
         self.cloud.halt()
-        self.bridges.remove(taps)
+
+    @property
+    def hosts(self) -> tuple[host.Host, ...]:
+        """The hosts that run guests."""
+        return self.cloud.hosts
+
+    def host_of(self, server: str) -> host.Host:
+        """Return the host that a server runs on."""
+        name = self.admin.server(server)['OS-EXT-SRV-ATTR:host']
+        return next(each for each in self.hosts if each.name == name)
+
+    def cputune(self, server: str) -> guests.Cputune:
+        """Return the CPU settings of a server's domain."""
+        return self.host_of(server).virsh.cputune(server)
 
     @property
     def admin(self) -> client.Client:
@@ -163,25 +184,26 @@ class Scenario:
         )
 
     def make_network(self) -> None:
-        """Create a network on the bridges.
-
-        The stand-in of Neutron attaches each NIC to the bridge of the uplink
-        that its server has claimed.
-        """
-        node = socket.gethostname()
-        bridges = {
-            model.provider_uuid(node, bridge, uplink): bridge
-            for bridge, uplink in zip(
-                self.bridges.names, self.bridges.uplinks, strict=True
-            )
+        """Create a tenant network, with DHCP, that all projects share."""
+        admin = self.admin
+        network = admin.request(
+            'network',
+            'POST',
+            '/v2.0/networks',
+            {'network': {'name': 'fabric', 'shared': True}},
+        )['network']['id']
+        subnet = {
+            'name': 'fabric',
+            'network_id': network,
+            'ip_version': 4,
+            'cidr': CIDR,
         }
-        body = {'network': {'name': 'fabric', 'vhpc:bridges': bridges}}
-        response = self.admin.request(
-            'network', 'POST', '/v2.0/networks', body
-        )
-        self.networks = [{'uuid': response['network']['id']}]
+        admin.request('network', 'POST', '/v2.0/subnets', {'subnet': subnet})
+        self.networks = [{'uuid': network}]
 
-    def boot_cluster(self, name: str, group: str, count: int = 2) -> Servers:
+    def boot_cluster(
+        self, name: str, group: str, count: int = MEMBERS
+    ) -> Servers:
         """Create the members of a virtual cluster with one request."""
         return self.tenant.boot(
             name,
@@ -192,120 +214,207 @@ class Scenario:
             networks=self.networks,
         )
 
-    def bridge_of(self, server: str) -> str | None:
-        """Return the bridge of a server's only NIC; None without one."""
-        words = self.virsh('domiflist', server).split()
-        if not words:
-            return None
-        link = Path('/sys/class/net', words[0], 'master')
-        return link.resolve().name if link.exists() else None
-
     def console(self, server: str) -> guests.Console:
         """Return the console log of a server."""
-        instances = self.cloud.root / 'compute' / 'instances'
-        return guests.Console(instances / server / 'console.log')
+        instances = self.cloud.root / 'instances'
+        return guests.Console(
+            instances / server / 'console.log',
+            self.host_of(server).virsh,
+            server,
+        )
 
-    def write_agent_conf(self, **control: Any) -> Path:
-        """Write nova-vhpc.conf as an operator does, and return its path.
+    def tap(self, server: str) -> str:
+        """Return the name of a server's only NIC on its host."""
+        return self.host_of(server).virsh('domiflist', server).split()[0]
+
+    def claimed_rail(self, server: str) -> int:
+        """Return the number of the uplink that a server has claimed."""
+        names = {p['uuid']: p['name'] for p in self.admin.providers()}
+        (nic,) = [
+            names[provider].split(':')[3]
+            for provider in self.admin.allocations(server)
+            if ':vhpc:' in names[provider]
+        ]
+        return int(nic.removeprefix('n'))
+
+    def encap_ip(self, server: str) -> str:
+        """Return the encap IP that OVN uses for a server; empty for none."""
+        return self.cloud.encap_of(self.external_ids(server)['iface-id'])
+
+    def external_ids(self, server: str) -> dict[str, str]:
+        """Return the ``external_ids`` of a server's port in Open vSwitch."""
+        switch = self.cloud.switch(self.host_of(server))
+        return switch.external_ids(self.tap(server))
+
+    def start_outsider(self, compute_host: host.Host) -> outsider.Outsider:
+        """Start a machine on a host that sends packets to members."""
+        made = outsider.Outsider(self.cloud.switch(compute_host))
+        made.start(
+            self.tenant, self.cloud.client('nova'), self.networks[0]['uuid']
+        )
+        return made
+
+    def frames(
+        self, sender: str, receiver: str, packets: int
+    ) -> dict[tuple[str, str], list[int]]:
+        """Have a server send packets to another one, which answers each.
+
+        :returns: frames on each uplink of the hosts of the two, by name of
+            the host and by ``in`` or ``out``.
+        :raises StackError: if an answer is missing.
+        """
+        address = self.console(receiver).address() or ''
+        console = self.console(sender)
+        # The first packets make the hosts learn each other's addresses.
+        self.cloud.settle_network()
+        console.ping(address, 5)
+        switches = {
+            each.name: self.cloud.switch(each)
+            for each in (self.host_of(sender), self.host_of(receiver))
+        }
+        keys = [(name, way) for name in switches for way in ('in', 'out')]
+        before = {
+            (name, way): switches[name].frames(way) for name, way in keys
+        }
+        if not console.ping(address, packets):
+            raise cloud.StackError(
+                f'{address} did not answer: {console.text()[-2000:]}'
+            )
+        return {
+            (name, way): [
+                now - then
+                for now, then in zip(
+                    switches[name].frames(way), before[name, way], strict=True
+                )
+            ]
+            for name, way in keys
+        }
+
+    def write_agent_conf(self, **control: Any) -> None:
+        """Write nova-vhpc.conf of each host, as an operator does.
 
         :param control: options of ``[vhpc_control]``.
         """
-        tag, root = self.cloud.tag, self.cloud.root
         credentials = self.cloud.config.credentials('vhpc-agent')
-        return config.write(
-            root / 'etc' / 'nova-vhpc.conf',
-            {
-                'DEFAULT': {'transport_url': self.cloud.config.transport_url},
-                'vhpc_agent': {
-                    'libvirt_uri': self.cloud.libvirt.uri,
-                    'state_path': root / 'agent' / 'state',
-                    'run_path': root / 'agent' / 'run',
-                    'metrics_port': 0,
-                    'reconcile_period': 5,
+        for each in self.hosts:
+            state = self.cloud.root / each.name
+            config.write(
+                self.agent_conf(each),
+                {
+                    'DEFAULT': {
+                        'transport_url': self.cloud.config.transport_url
+                    },
+                    'vhpc_agent': {
+                        'libvirt_uri': each.uri,
+                        'state_path': each.state_path,
+                        'run_path': each.run_path,
+                        'metrics_port': 0,
+                        'reconcile_period': 5,
+                        'bind_uplinks': True,
+                    },
+                    'vhpc_topology': {
+                        'bridges': 'br-n*:separate',
+                        'nic_patterns': 'n*',
+                        'ovsdb_connection': self.cloud.switch(each).socket,
+                        'compute_id_file': state / 'compute_id',
+                        'poll_interval': 1,
+                    },
+                    'vhpc_nova': {
+                        'poll_interval': 5,
+                        'min_interval': 1,
+                        **credentials,
+                    },
+                    'placement': credentials,
+                    'vhpc_control': control,
                 },
-                'vhpc_topology': {
-                    'bridges': f'{tag}br*:separate',
-                    'nic_patterns': f'{tag}up*',
-                    'compute_id_file': root / 'compute' / 'compute_id',
-                    'poll_interval': 1,
-                },
-                'vhpc_nova': {
-                    'poll_interval': 5,
-                    'min_interval': 1,
-                    **credentials,
-                },
-                'placement': credentials,
-                'vhpc_control': control,
-            },
-        )
+            )
 
-    def agent_command(self, *options: str) -> list[str]:
-        """Return the command line of ``nova-vhpc-agent``."""
-        conf = self.cloud.root / 'etc' / 'nova-vhpc.conf'
-        program = self.cloud.program('nova-vhpc-agent')
-        return [str(program), '--config-file', str(conf), *options]
+    def agent_conf(self, compute_host: host.Host) -> Path:
+        """Return the path of a host's nova-vhpc.conf."""
+        return self.cloud.config.etc / f'{compute_host.name}-vhpc.conf'
 
-    def start_agent(self, *options: str) -> str:
-        """Start ``nova-vhpc-agent``.
+    def start_agents(self, *options: str) -> None:
+        """Start ``nova-vhpc-agent`` on each host.
 
         :param options: command line options, like ``--dry-run``.
-        :returns: name of the daemon in the cloud.
         """
-        self._agents += 1
-        name = f'agent-{self._agents}'
-        self.cloud.spawn(name, *self.agent_command(*options))
-        self._running = name
-        return name
+        program = self.cloud.program('nova-vhpc-agent')
+        for each in self.hosts:
+            each.start_agent(program, self.agent_conf(each), *options)
 
-    def stop_agent(self, timeout_s: float = 30) -> bool:
-        """Stop the agent as systemd does.
+    def stop_agents(self, timeout_s: float = 30) -> bool:
+        """Stop the agents as systemd does.
 
         :returns: whether SIGTERM was enough.
         """
-        self._running = ''
-        return self.cloud.daemon(f'agent-{self._agents}').stop(timeout_s)
+        stopped = [each.stop_agent(timeout_s) for each in self.hosts]
+        return all(stopped)
 
-    def kill_agent(self) -> None:
-        """Kill the agent with SIGKILL."""
-        self._running = ''
-        daemon = self.cloud.daemon(f'agent-{self._agents}')
-        daemon.signal(signal.SIGKILL)
-        daemon.wait()
+    def kill_agents(self) -> None:
+        """Kill the agents with SIGKILL."""
+        for each in self.hosts:
+            each.kill_agent()
 
-    def restore(self) -> subprocess.CompletedProcess[str]:
-        """Run ``nova-vhpc-agent --restore``, like systemd's ExecStopPost."""
-        return subprocess.run(
-            self.agent_command('--restore'),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+    def restore(self) -> None:
+        """Run ``nova-vhpc-agent --restore``, like systemd's ExecStopPost.
 
-    def agent_status(self) -> dict[str, Any]:
-        """Return the agent's status.
+        :raises StackError: if it fails on a host.
+        """
+        program = self.cloud.program('nova-vhpc-agent')
+        for each in self.hosts:
+            run = each.spawn(
+                'restore',
+                'sh',
+                '-c',
+                '"$@"; echo "exit status $?"',
+                'sh',
+                program,
+                '--config-file',
+                self.agent_conf(each),
+                '--restore',
+            )
+            if not run.wait(120) or run.tail(1) != 'exit status 0':
+                raise cloud.StackError(f'{run.name}: {run.tail()}')
+
+    def agent_status(self, compute_host: host.Host) -> dict[str, Any]:
+        """Return the status of a host's agent.
 
         The agent gets a minute to answer, because emulated guests and a whole
         cloud may share two CPUs.
 
         :raises OSError: if the agent does not run or does not answer.
         """
-        run_path = self.cloud.root / 'agent' / 'run'
         return status_socket.fetch(
-            status_socket.socket_path(str(run_path)), 60
+            status_socket.socket_path(str(compute_host.run_path)), 60
         )
 
+    def vms(self) -> dict[str, dict[str, Any]]:
+        """Return what the agents say of the servers, by the server's ID.
+
+        :raises OSError: if an agent does not run or does not answer.
+        """
+        return {
+            vm['uuid']: vm
+            for each in self.hosts
+            for vm in self.agent_status(each)['vms']
+        }
+
     def has_published(self) -> bool:
-        """Tell whether the agent reports that its uplinks are published."""
+        """Tell whether all agents report that their uplinks are published."""
         try:
-            state = self.agent_status()['publishing']['state']
+            states = [
+                self.agent_status(each)['publishing']['state']
+                for each in self.hosts
+            ]
         except OSError:
             return False
-        return bool(state == 'published')
+        return states == ['published'] * len(self.hosts)
 
-    def _check_agent(self) -> None:
-        if self._running and not self.cloud.daemon(self._running).alive():
-            name, self._running = self._running, ''
-            raise cloud.StackError(f'{name} has ended')
+    def _check_agents(self) -> None:
+        for each in self.hosts:
+            if each.agent is not None and not each.agent.alive():
+                name, each.agent = each.agent.name, None
+                raise cloud.StackError(f'{name} has ended')
 
     def published(self, node: str) -> list[dict[str, Any]]:
         """Return the uplink providers of a compute node in Placement."""
@@ -331,14 +440,14 @@ class Scenario:
             as false.
         :param pause_s: time between two calls, in seconds.
         :raises TimeoutError: if it is not true within the time.
-        :raises StackError: if the agent has ended.
+        :raises StackError: if an agent has ended.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             with contextlib.suppress(subprocess.CalledProcessError):
                 if value := condition():
                     return value
-            self._check_agent()
+            self._check_agents()
             if time.monotonic() > deadline:
                 raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
             time.sleep(pause_s)

@@ -136,9 +136,7 @@ def find_leftovers(tag: str, root: str) -> list[str]:
             if f'{root}/' in command:
                 leftovers.append(f'process {entry}: {command[:80]}')
     leftovers += [
-        f'link {name}'
-        for name in os.listdir('/sys/class/net')
-        if name.startswith(tag)
+        f'link {name}' for name in os.listdir('/sys/class/net') if tag in name
     ]
     for folder, names, _ in os.walk('/sys/fs/cgroup'):
         leftovers += [

@@ -26,6 +26,7 @@ from wsgiref import simple_server
 APPLICATIONS = {
     'glance': 'glance.wsgi.api',
     'keystone': 'keystone.wsgi.api',
+    'neutron': 'neutron.wsgi.api',
     'nova': 'nova.wsgi.osapi_compute',
     'placement': 'placement.wsgi.api',
 }

@@ -24,7 +24,7 @@ from typing import Any
 import testtools
 
 from nova_vhpc.agent.journal import domain_metadata
-from nova_vhpc.tests.stack import client, host, twohosts
+from nova_vhpc.tests.stack import client, host, realhosts
 
 QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '8', **QUOTA}
@@ -33,7 +33,7 @@ MEMBER = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '8', **QUOTA}
 class TestNovaMigration(testtools.TestCase):
     """A member, and a plain server whose cputune it is compared with."""
 
-    cloud: twohosts.TwoHosts
+    cloud: realhosts.RealHosts
     admin: client.Client
     member: str
     plain: str
@@ -41,7 +41,7 @@ class TestNovaMigration(testtools.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.cloud = twohosts.TwoHosts()
+        cls.cloud = realhosts.RealHosts()
         cls.addClassCleanup(cls.cloud.stop)
         cls.cloud.start()
         cls.admin = admin = cls.cloud.client('admin')

@@ -33,9 +33,8 @@ import libvirt
 from nova_vhpc.cmd import ctl
 from nova_vhpc.testbed.image import build_image
 from nova_vhpc.tests.functional import rabbitmq
-from nova_vhpc.tests.functional.phase_exchange import hosts_case
+from nova_vhpc.tests.functional.phase_exchange import bridges, hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
-from nova_vhpc.tests.stack import bridges
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'

@@ -32,18 +32,6 @@ AT_ONCE = 16
 PATIENCE_S = 240
 
 
-class NoLibvirt:
-    """Replaces the stack's libvirtd, because these hosts run no guests."""
-
-    uri = 'test:///default'
-
-    def start(self):
-        """Do nothing."""
-
-    def stop(self):
-        """Do nothing."""
-
-
 class SchedulerCloud(cloud.Cloud):
     """nova-scheduler's workers and the services they need, as processes.
 
@@ -54,13 +42,11 @@ class SchedulerCloud(cloud.Cloud):
 
     def __init__(self):
         super().__init__(HOSTS)
-        self.libvirt = NoLibvirt()
         # Created now, before several threads use it to start services.
         self.keeper  # noqa: B018
 
     def write_config(self):
         """Configure several workers, and a Placement that can serve them."""
-        self.config.write_standins()
         self.config.write_keystone()
         path = self.config.write_placement() / 'placement.conf'
         parsed = config.read(path)

@@ -20,47 +20,63 @@ plain server as it found them.
 """
 
 import re
-import socket
-from typing import Any
 
 import testtools
 
-from nova_vhpc.tests.stack import bridges, client, guests, scenario
+from nova_vhpc.tests.stack import client, guests, realhosts, scenario
 from nova_vhpc.topology import model
+
+PACKETS = 20
+NOISE = 5
+"""Most other frames on a used uplink, such as ARP between the hosts."""
 
 
 class TestMainJob(testtools.TestCase):
-    """A virtual cluster of two members and a plain server on one host."""
+    """A virtual cluster on two hosts, and a plain server."""
 
     stage: scenario.Scenario
     members: list[str]
     plain: str
     before: dict[str, guests.Cputune]
+    ports: dict[str, dict[str, str]]
+    rails: dict[str, int]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.stage = scenario.Scenario()
         cls.addClassCleanup(cls.stage.stop)
-        cls.node = socket.gethostname()
         cls.stage.start()
         cls.stage.write_agent_conf(
             slice_policy='atc', pinning_policy='io_pool'
         )
-        cls.stage.start_agent()
+        cls.stage.start_agents()
         cls.stage.wait('uplinks in Placement', cls.stage.has_published)
         # Published uplinks stay in Placement. The dry run lets the guests run
         # with the settings that Nova gave them.
-        cls.stage.stop_agent()
-        cls.stage.start_agent('--dry-run')
+        cls.stage.stop_agents()
+        cls.stage.start_agents('--dry-run')
         cls._boot()
         cls.stage.wait(
             'progress on all consoles',
             lambda: all(map(cls._progress, cls.uuids)),
-            120,
+            scenario.BOOT_S,
+        )
+        cls.stage.wait(
+            'addresses of all members',
+            lambda: all(
+                cls.stage.console(uuid).address() for uuid in cls.members
+            ),
+            scenario.BOOT_S,
         )
         cls.before = cls._cputunes()
-        cls.stage.stop_agent()
+        cls.rails = {
+            uuid: cls.stage.claimed_rail(uuid) for uuid in cls.members
+        }
+        cls.ports = {
+            uuid: cls.stage.external_ids(uuid) for uuid in cls.members
+        }
+        cls.stage.stop_agents()
 
     @classmethod
     def _boot(cls) -> None:
@@ -82,72 +98,81 @@ class TestMainJob(testtools.TestCase):
 
     @classmethod
     def _cputunes(cls) -> dict[str, guests.Cputune]:
-        return {uuid: cls.stage.virsh.cputune(uuid) for uuid in cls.uuids}
+        return {uuid: cls.stage.cputune(uuid) for uuid in cls.uuids}
 
-    def start_agent(self) -> None:
-        """Start the agent, and wait until it has written to both members."""
-        self.stage.start_agent()
+    def start_agents(self) -> None:
+        """Start the agents; wait until they have written to all members."""
+        self.stage.start_agents()
         self.addCleanup(self.stage.restore)
-        self.addCleanup(self.stage.stop_agent)
+        self.addCleanup(self.stage.stop_agents)
         self.wait_for_writes()
 
     def wait_for_writes(self) -> None:
         self.stage.wait(
-            'the agent to write to both members',
+            'the agents to write to all members',
             lambda: all(self.changes(uuid) for uuid in self.members),
         )
+        self.stage.wait(
+            'the encap IPs of the claimed uplinks',
+            lambda: all(
+                self.stage.encap_ip(uuid) == self.claimed_encap_ip(uuid)
+                for uuid in self.members
+            ),
+        )
+
+    def claimed_encap_ip(self, uuid: str) -> str:
+        switch = self.stage.cloud.switch(self.stage.host_of(uuid))
+        return switch.encap_ips[self.rails[uuid]]
 
     def changes(self, uuid: str) -> list[str]:
-        """Return what differs from the server's original cputune."""
-        return self.before[uuid].changes(self.stage.virsh.cputune(uuid))
+        """Return what differs from the server's original settings."""
+        changes = self.before[uuid].changes(self.stage.cputune(uuid))
+        if uuid in self.ports:
+            port = self.stage.external_ids(uuid)
+            if port != self.ports[uuid]:
+                changes.append(f'port: {self.ports[uuid]} -> {port}')
+        return changes
 
-    def vms(self) -> dict[str, dict[str, Any]]:
-        seen = self.stage.agent_status()
-        return {vm['uuid']: vm for vm in seen['vms']}
-
-    def test_1_uplinks_of_real_bridges_are_published(self) -> None:
-        found = self.stage.published(self.node)
-        self.assertEqual(
-            {
-                model.provider_name(self.node, bridge, uplink)
-                for bridge, uplink in zip(
-                    self.stage.bridges.names,
-                    self.stage.bridges.uplinks,
-                    strict=True,
-                )
-            },
-            {one['name'] for one in found},
-        )
-        for one in found:
-            node, _, bridge, uplink = one['name'].split(':')
+    def test_1_uplinks_of_open_vswitch_are_published(self) -> None:
+        for each in self.stage.hosts:
+            found = self.stage.published(each.name)
             self.assertEqual(
-                model.provider_uuid(node, bridge, uplink), one['uuid']
+                {
+                    model.provider_name(each.name, f'br-n{rail}', f'n{rail}')
+                    for rail in range(realhosts.UPLINKS)
+                },
+                {one['name'] for one in found},
             )
-            self.assertEqual(1, one['inventories'][model.UPLINK]['total'])
-            self.assertEqual(10000, one['inventories'][model.MBPS]['total'])
-            self.assertIn(model.TRAIT_SEPARATE, one['traits'])
+            for one in found:
+                node, _, bridge, uplink = one['name'].split(':')
+                self.assertEqual(
+                    model.provider_uuid(node, bridge, uplink), one['uuid']
+                )
+                self.assertEqual(1, one['inventories'][model.UPLINK]['total'])
+                self.assertEqual(
+                    10000, one['inventories'][model.MBPS]['total']
+                )
+                self.assertIn(model.TRAIT_SEPARATE, one['traits'])
 
     def test_1_uplink_is_reserved_while_its_link_is_down(self) -> None:
-        bridge, uplink = (
-            self.stage.bridges.names[0],
-            self.stage.bridges.uplinks[0],
-        )
-        name = model.provider_name(self.node, bridge, uplink)
+        here = self.stage.hosts[0]
+        place = self.stage.cloud.switch(here).place
+        name = model.provider_name(here.name, 'br-n0', 'n0')
 
         def free() -> int:
-            for one in self.stage.published(self.node):
+            for one in self.stage.published(here.name):
                 if one['name'] == name:
                     inventory = one['inventories'][model.UPLINK]
                     return inventory['total'] - inventory['reserved']
             return -1
 
-        self.stage.start_agent()
+        self.stage.start_agents()
         self.addCleanup(self.stage.restore)
-        self.addCleanup(self.stage.stop_agent)
-        self.addCleanup(bridges.ip, 'link', 'set', uplink, 'up')
-        bridges.ip('link', 'set', uplink, 'down')
+        self.addCleanup(self.stage.stop_agents)
+        self.addCleanup(place.ip, 'link', 'set', 'dev', 'n0', 'up')
+        place.ip('link', 'set', 'dev', 'n0', 'down')
         self.stage.wait('the link is withheld', lambda: free() == 0)
-        bridges.ip('link', 'set', uplink, 'up')
+        place.ip('link', 'set', 'dev', 'n0', 'up')
         self.stage.wait('the link is back', lambda: free() == 1)
 
     def test_2_nova_rejects_an_unknown_extra_spec_by_name(self) -> None:
@@ -178,30 +203,64 @@ class TestMainJob(testtools.TestCase):
         self.assertEqual(dict(scenario.FLAVOR), found['extra_specs'])
 
     def test_3_each_member_claims_an_uplink_of_its_own(self) -> None:
-        uplinks = {one['uuid'] for one in self.stage.published(self.node)}
+        uplinks = {
+            one['uuid']
+            for each in self.stage.hosts
+            for one in self.stage.published(each.name)
+        }
         held = [
-            {
-                provider
-                for provider in self.stage.admin.allocations(uuid)
-                if provider in uplinks
-            }
+            provider
             for uuid in self.members
+            for provider in self.stage.admin.allocations(uuid)
+            if provider in uplinks
         ]
-        self.assertEqual([1, 1], [len(one) for one in held])
-        self.assertEqual(uplinks, held[0] | held[1])
+        self.assertEqual(len(self.members), len(held))
+        self.assertEqual(len(self.members), len(set(held)))
         self.assertEqual(
             1, len(self.stage.admin.allocations(self.plain)), 'plain'
         )
 
-    def test_3_nic_is_on_the_bridge_of_the_claimed_uplink(self) -> None:
-        names = {p['uuid']: p['name'] for p in self.stage.admin.providers()}
+    def test_3_members_have_the_addresses_that_neutron_gave_them(self) -> None:
         for uuid in self.members:
-            (bridge,) = [
-                names[provider].split(':')[2]
-                for provider in self.stage.admin.allocations(uuid)
-                if ':vhpc:' in names[provider]
-            ]
-            self.assertEqual(bridge, self.stage.bridge_of(uuid))
+            (nics,) = self.stage.admin.server(uuid)['addresses'].values()
+            self.assertEqual(
+                [nic['addr'] for nic in nics],
+                [self.stage.console(uuid).address()],
+            )
+
+    def _pairs(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Return two members of one host, and two of two hosts."""
+        by_host: dict[str, list[str]] = {}
+        for uuid in self.members:
+            by_host.setdefault(self.stage.host_of(uuid).name, []).append(uuid)
+        (together,) = [some for some in by_host.values() if len(some) == 2]
+        (alone,) = [some for some in by_host.values() if len(some) == 1]
+        return (together[0], together[1]), (together[1], alone[0])
+
+    def test_3_frames_between_hosts_are_on_the_claimed_uplinks(self) -> None:
+        self.start_agents()
+        _, pair = self._pairs()
+        frames = self.stage.frames(*pair, PACKETS)
+        for uuid in pair:
+            host = self.stage.host_of(uuid).name
+            self.assert_rail(self.rails[uuid], frames[host, 'in'])
+
+    def assert_rail(self, rail: int, frames: list[int]) -> None:
+        """Assert that one uplink carried all packets, and no other any."""
+        self.assertEqual(0, sum(frames) - frames[rail], frames)
+        self.assertGreaterEqual(frames[rail], PACKETS)
+        self.assertLessEqual(frames[rail], PACKETS + NOISE)
+
+    def test_3_frames_within_a_host_are_on_no_uplink(self) -> None:
+        self.start_agents()
+        pair, _ = self._pairs()
+        for frames in self.stage.frames(*pair, PACKETS).values():
+            self.assertEqual([0] * realhosts.UPLINKS, frames)
+
+    def test_3_frames_without_agents_are_on_the_default_uplink(self) -> None:
+        _, pair = self._pairs()
+        for frames in self.stage.frames(*pair, PACKETS).values():
+            self.assert_rail(0, frames)
 
     def test_3_filter_rejects_the_slow_host_and_logs_why(self) -> None:
         log = self.stage.cloud.daemon('nova-scheduler').tail(5000)
@@ -216,11 +275,15 @@ class TestMainJob(testtools.TestCase):
             self.assertIn('vhpc:min_link_mbps', reason)
         for uuid in self.members:
             server = self.stage.admin.server(uuid)
-            self.assertEqual(self.node, server['OS-EXT-SRV-ATTR:host'])
+            self.assertIn(
+                server['OS-EXT-SRV-ATTR:host'],
+                [each.name for each in self.stage.hosts],
+            )
 
-    def test_3_third_member_finds_no_free_uplink(self) -> None:
+    def test_3_more_members_than_uplinks_find_no_host(self) -> None:
         tenant = self.stage.tenant
-        made = self.stage.boot_cluster('third', self.group, 1)
+        free = realhosts.UPLINKS * len(self.stage.hosts) - len(self.members)
+        made = self.stage.boot_cluster('more', self.group, free + 1)
         uuids = [server['id'] for server in made]
         self.addCleanup(tenant.delete, uuids)
         error = self.assertRaises(client.ApiError, tenant.wait_active, uuids)
@@ -243,10 +306,10 @@ class TestMainJob(testtools.TestCase):
         self.assertIn('vhpc: barrier', shown['output'])
 
     def test_5_dry_run_writes_nothing(self) -> None:
-        self.stage.start_agent('--dry-run')
-        self.addCleanup(self.stage.stop_agent)
+        self.stage.start_agents('--dry-run')
+        self.addCleanup(self.stage.stop_agents)
         self.stage.wait(
-            'a decision for both members',
+            'a decision for all members',
             lambda: self._decided(),
         )
         for uuid in self.uuids:
@@ -254,21 +317,21 @@ class TestMainJob(testtools.TestCase):
 
     def _decided(self) -> bool:
         try:
-            vms = self.vms()
+            vms = self.stage.vms()
         except OSError:
             return False
         return all(vms.get(uuid, {}).get('slice_us') for uuid in self.members)
 
     def test_5_only_members_are_written_to(self) -> None:
-        self.start_agent()
+        self.start_agents()
         self.stage.wait(
             'slices below the default',
             lambda: all(
-                (self.vms()[uuid]['slice_us'] or 30_000) < 30_000
+                (self.stage.vms()[uuid]['slice_us'] or 30_000) < 30_000
                 for uuid in self.members
             ),
         )
-        vms = self.vms()
+        vms = self.stage.vms()
         self.assertEqual(set(self.members), set(vms))
         for uuid in self.members:
             vm = vms[uuid]
@@ -277,50 +340,59 @@ class TestMainJob(testtools.TestCase):
             # Siblings on different CPUs.
             self.assertEqual(2, len(set(vm['vcpu_pins'])))
         for uuid in self.members:
-            tune = self.stage.virsh.cputune(uuid)
+            tune = self.stage.cputune(uuid)
             period, quota = int(tune['vcpu_period']), int(tune['vcpu_quota'])
             # The period gets shorter, but quota / period, the share that the
             # flavor gives, stays.
-            self.assertAlmostEqual(0.3, quota / period, delta=0.02)
+            self.assertAlmostEqual(0.2, quota / period, delta=0.02)
             self.assertGreaterEqual(period, 1000)
         self.assertEqual([], self.changes(self.plain))
 
-    def test_5_both_members_have_the_cluster_of_their_group(self) -> None:
-        self.start_agent()
+    def test_5_all_members_have_the_cluster_of_their_group(self) -> None:
+        self.start_agents()
         clusters = self.stage.wait(
             'the group from Nova',
             lambda: (
                 found
                 if all(
                     found := [
-                        self.vms()[uuid]['cluster'] for uuid in self.members
+                        self.stage.vms()[uuid]['cluster']
+                        for uuid in self.members
                     ]
                 )
                 else None
             ),
         )
-        self.assertEqual([self.group] * 2, clusters)
+        self.assertEqual([self.group] * len(self.members), clusters)
 
     def test_5_members_go_to_the_io_pool_together(self) -> None:
-        self.start_agent()
-        bridge = self.stage.bridge_of(self.members[0])
-        number = self.stage.bridges.names.index(bridge)
+        self.start_agents()
+        receiver = self.members[0]
+        (elsewhere, *_) = [
+            each
+            for each in self.stage.hosts
+            if each is not self.stage.host_of(receiver)
+        ]
+        outsider = self.stage.start_outsider(elsewhere)
+        address = self.stage.console(receiver).address() or ''
         # Only one member receives packets.
-        with bridges.traffic(self.stage.bridges.cables[number]):
+        with outsider.traffic(address):
             self.stage.wait(
-                'I/O phase of both members',
+                'I/O phase of all members',
                 lambda: all(
-                    self.vms()[uuid]['phase'] == 'io' for uuid in self.members
+                    self.stage.vms()[uuid]['phase'] == 'io'
+                    for uuid in self.members
                 ),
                 90,
             )
-        vms = self.vms()
+        vms = self.stage.vms()
         self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)
 
     def test_5_values_reset_by_a_hard_reboot_are_written_again(self) -> None:
-        self.start_agent()
+        self.start_agents()
         uuid = self.members[0]
-        run = self.stage.virsh('domid', uuid)
+        virsh = self.stage.host_of(uuid).virsh
+        run = virsh('domid', uuid)
         self.stage.tenant.compute(
             'POST',
             f'/servers/{uuid}/action',
@@ -328,25 +400,21 @@ class TestMainJob(testtools.TestCase):
         )
         self.stage.wait(
             'a new run of the domain',
-            lambda: (
-                self.stage.virsh('domid', uuid).strip()
-                not in ('', '-', run.strip())
-            ),
+            lambda: virsh('domid', uuid).strip() not in ('', '-', run.strip()),
         )
         self.wait_for_writes()
 
     def test_6_stop_restores_all_servers(self) -> None:
-        self.start_agent()
-        self.assertTrue(self.stage.stop_agent(timeout_s=10))
+        self.start_agents()
+        self.assertTrue(self.stage.stop_agents(timeout_s=10))
         for uuid in self.uuids:
             self.assertEqual([], self.changes(uuid))
 
     def test_6_restore_after_a_crash_restores_all_servers(self) -> None:
-        self.start_agent()
-        self.stage.kill_agent()
+        self.start_agents()
+        self.stage.kill_agents()
         for uuid in self.members:
             self.assertNotEqual([], self.changes(uuid))
-        done = self.stage.restore()
-        self.assertEqual(0, done.returncode, done.stderr)
+        self.stage.restore()
         for uuid in self.uuids:
             self.assertEqual([], self.changes(uuid))

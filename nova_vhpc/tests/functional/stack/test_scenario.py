@@ -14,7 +14,6 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -30,15 +29,16 @@ class TestGateScenario(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.stage = scenario.Scenario()
+        self.stage = scenario.Scenario(hosts=1)
         self.addCleanup(self.stage.stop)
         self.stage.start()
-        self.conf = self.stage.write_agent_conf()
-        self.stage.start_agent()
-        self.addCleanup(self.stage.stop_agent)
-        node = socket.gethostname()
+        self.stage.write_agent_conf()
+        self.stage.start_agents()
+        self.addCleanup(self.stage.stop_agents)
+        (self.host,) = self.stage.hosts
         self.stage.wait(
-            'uplinks in Placement', lambda: self.stage.published(node)
+            'uplinks in Placement',
+            lambda: self.stage.published(self.host.name),
         )
         self.stage.admin.make_flavor('vhpc', scenario.FLAVOR)
 
@@ -61,8 +61,10 @@ class TestGateScenario(testtools.TestCase):
                 'VHPC_SCENARIO_FLAVOR': 'vhpc',
                 'VHPC_SCENARIO_IMAGE': self.stage.images['barrier'],
                 'VHPC_SCENARIO_NETWORK': self.stage.networks[0]['uuid'],
-                'VHPC_SCENARIO_LIBVIRT_URI': self.stage.cloud.libvirt.uri,
-                'VHPC_SCENARIO_CTL_CONF': str(self.conf),
+                'VHPC_SCENARIO_LIBVIRT_URI': self.host.uri,
+                'VHPC_SCENARIO_CTL_CONF': str(
+                    self.stage.agent_conf(self.host)
+                ),
             },
             capture_output=True,
             text=True,

@@ -11,69 +11,143 @@
 # under the License.
 
 
-"""A cloud with two compute hosts, between which servers can be migrated."""
+"""A cloud with real compute hosts, on which guests run and migrate."""
 
+import concurrent.futures
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nova_vhpc.tests.ovn import lab
 from nova_vhpc.tests.stack import cloud, config, guard, host
 
+UPLINKS = 2
+"""Uplinks of each host."""
 
-class _Libvirts:
-    """The libvirtd of both hosts, instead of the cloud's only one."""
-
-    def __init__(self, hosts: tuple[host.Host, ...]) -> None:
-        self._hosts = hosts
-
-    def start(self) -> None:
-        for each in self._hosts:
-            each.start()
-
-    def stop(self) -> None:
-        for each in self._hosts:
-            each.stop()
+_RELAYED = ('keystone', 'placement', 'glance', 'neutron', 'nova', 'rabbit')
+"""Services that the programs of a host use."""
 
 
-class TwoHosts(cloud.Cloud):
-    """A cloud whose compute nodes are two containers of this machine.
+class RealHosts(cloud.Cloud):
+    """A cloud whose compute hosts are containers of this machine.
 
-    They share the directory of instances, as if by NFS.
+    Each has its own network, with Open vSwitch and OVN of :class:`lab.Lab`.
+    The hosts share the directory of instances, as if by NFS. Ports get their
+    addresses from Neutron and OVN.
+
+    :param count: number of hosts with real guests, at most 26.
+    :ivar hosts: these hosts.
     """
 
     def __init__(
         self,
+        fake_hosts: tuple[str, ...] = (),
         say: Callable[[str], None] = lambda text: None,
         root: Path | None = None,
+        count: int = 2,
     ) -> None:
-        super().__init__((), say, root)
+        super().__init__(fake_hosts, say, root)
         self.hosts = tuple(
-            host.Host(self.root / f'{self.tag}{letter}', self.logs)
-            for letter in 'ab'
+            host.Host(
+                self.root / f'{self.tag}{chr(ord("a") + number)}', self.logs
+            )
+            for number in range(count)
         )
-        self.libvirt: Any = _Libvirts(self.hosts)
+        self._lab: lab.Lab | None = None
+
+    def switch(self, compute_host: host.Host) -> lab.Host:
+        """Return the network of a host: Open vSwitch and its uplinks."""
+        assert self._lab is not None
+        return self._lab.hosts[self.hosts.index(compute_host)]
+
+    def encap_of(self, port: str) -> str:
+        """Return the encap IP that OVN uses for a port; empty for none."""
+        assert self._lab is not None
+        return self._lab.encap_of(port)
+
+    def settle_network(self) -> None:
+        """Wait until all hosts know what OVN's databases say."""
+        assert self._lab is not None
+        self._lab.nbctl('--wait=hv', 'sync')
+
+    def start_hosts(self) -> None:
+        """Start fabric, Open vSwitch and libvirtd of each host."""
+        self._lab = lab.Lab(self.tag, self.keeper, self.root / 'ovn')
+        self._lab.setUp()
+        for number, each in enumerate(self.hosts):
+            switch = self._lab.add_host(
+                f'h{number + 1}', UPLINKS, hostname=each.name
+            )
+            each.start(switch.place.namespace or '')
+        self.spawn(
+            'relay',
+            self.program('python'),
+            '-m',
+            'nova_vhpc.tests.stack.relay',
+            ','.join(str(self.ports[name]) for name in _RELAYED),
+            *(switch.place.namespace or '' for switch in self._lab.hosts),
+        )
+        self.wait_log('relay', 'ready')
+
+    def stop_hosts(self) -> None:
+        for each in self.hosts:
+            each.stop()
+        network, self._lab = self._lab, None
+        if network is not None:
+            network.cleanUp()
+
+    def start_network(self, hosts: concurrent.futures.Future[None]) -> None:
+        """Start Neutron."""
+        schema = self.spawn(
+            'neutron-schema',
+            self.program('neutron-db-manage'),
+            '--config-file',
+            self.config.etc / 'neutron' / 'neutron.conf',
+            'upgrade',
+            'heads',
+        )
+        self.await_end(schema, "Neutron's database schema", 'OK')
+        # It connects to OVN's databases.
+        hosts.result()
+        self.run_wsgi(
+            'neutron',
+            OS_NEUTRON_CONFIG_FILES='neutron.conf',
+            # Without it, Neutron takes the number of its processes for zero,
+            # and no port becomes active.
+            ASGI_WORKERS='1',
+        )
+        self.wait_http('neutron')
+
+    def write_config(self) -> None:
+        super().write_config()
+        self.config.write_neutron(self.root / 'ovn')
 
     def write_computes(self) -> None:
-        (self.root / 'instances').mkdir()
-        for compute_host, other in zip(
-            self.hosts, reversed(self.hosts), strict=True
-        ):
-            special = config.libvirt_compute(compute_host.uri)
+        super().write_computes()
+        instances = self.root / 'instances'
+        instances.mkdir()
+        for number, compute_host in enumerate(self.hosts):
+            other = self.hosts[number - 1]
+            ovsdb = f'unix:{self.root}/ovn/h{number + 1}/db.sock'
+            special = config.libvirt_compute(compute_host.uri, ovsdb)
             self.config.write_compute(
                 compute_host.name,
                 {
+                    **special,
                     'DEFAULT': {
                         **special['DEFAULT'],
                         'host': compute_host.name,
-                        'instances_path': self.root / 'instances',
+                        'instances_path': instances,
                         'shutdown_timeout': 1,
                     },
                     'libvirt': {
                         **special['libvirt'],
                         # Nova requires %s, the name of the other host.
                         'live_migration_uri': f'{other.uri}&host=%s',
-                        'live_migration_inbound_addr': '127.0.0.1',
+                        'live_migration_inbound_addr': lab.MANAGEMENT.format(
+                            host=number + 1
+                        ),
                         # Milliseconds; Nova's default is too short for
                         # emulated guests on a busy machine.
                         'live_migration_downtime': 2000,
@@ -92,7 +166,7 @@ class TwoHosts(cloud.Cloud):
                 self.config.etc / f'{each.name}.conf',
                 env=cloud.ENVIRONMENT,
             )
-        return len(self.hosts)
+        return super().start_computes() + len(self.hosts)
 
     def start_agent(self, compute_host: host.Host, **control: Any) -> None:
         """Start nova-vhpc-agent without access to Nova.
@@ -168,3 +242,7 @@ class TwoHosts(cloud.Cloud):
             guard.Daemon(path.stem, 0, path)
             for path in self.logs.glob('*-compute-*.log')
         ]
+
+    def daemons(self) -> list[guard.Daemon]:
+        """Return all daemons of Nova."""
+        return [*self.keeper.daemons.values(), *self._computes()]

@@ -14,11 +14,10 @@
 """Linux bridges, each with one end of a veth pair as its uplink."""
 
 import contextlib
-import pathlib
 import socket
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 
 class BridgeError(Exception):
@@ -77,19 +76,8 @@ class Bridges:
             for name in (bridge, uplink, cable):
                 ip('link', 'set', name, 'up')
 
-    def remove(self, taps: Iterable[str] = ()) -> None:
-        """Remove bridges, uplinks and taps; may be called again.
-
-        Nova removes a server's tap when it deletes the server. The taps of
-        servers that were never deleted are removed here.
-
-        :param taps: names of further taps, attached to a bridge or not.
-        """
-        for bridge in self.names:
-            ports = pathlib.Path('/sys/class/net', bridge).glob('brif/tap*')
-            taps = {*taps, *(port.name for port in ports)}
-        for tap in taps:
-            ip('link', 'delete', tap, check=False)
+    def remove(self) -> None:
+        """Remove bridges and uplinks; may be called again."""
         for name in reversed(self._made):
             ip('link', 'delete', name, check=False)
         self._made.clear()

@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A machine outside of any virtual cluster, which sends packets to members.
+
+``python -m nova_vhpc.tests.stack.outsider ADDRESS NUMBER`` sends NUMBER UDP
+packets a second to an address, until it is killed.
+"""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from nova_vhpc.tests.ovn import lab, programs
+from nova_vhpc.tests.stack import client
+
+_TAP = 'outsider'
+
+
+class Outsider:
+    """A port of a network on a host, and a namespace behind it.
+
+    :param switch: Open vSwitch of the host.
+    """
+
+    def __init__(self, switch: lab.Host) -> None:
+        self._switch = switch
+        self._place: programs.Place | None = None
+
+    def start(
+        self, owner: client.Client, nova: client.Client, network: str
+    ) -> None:
+        """Make the port as Nova does, and wait until it can be used.
+
+        :param owner: REST client of the port's project.
+        :param nova: REST client that may bind ports to hosts.
+        :param network: ID of the network.
+        """
+        body = {'network_id': network, 'name': _TAP}
+        path = '/v2.0/ports'
+        port = owner.request('network', 'POST', path, {'port': body})['port']
+        path = f'{path}/{port["id"]}'
+        body = {'binding:host_id': self._switch.hostname}
+        nova.request('network', 'PUT', path, {'port': body})
+        mac = port['mac_address']
+        address = port['fixed_ips'][0]['ip_address']
+        self._place = self._switch.make_guest(_TAP, mac, address)
+        # Nova has the server's ID there, and Neutron the port's.
+        self._switch.plug(_TAP, port['id'], port['id'], mac)
+        lab.wait_for(
+            lambda: (
+                owner.request('network', 'GET', path)['port']['status']
+                == 'ACTIVE'
+            ),
+            'the port',
+        )
+
+    @contextlib.contextmanager
+    def traffic(
+        self, address: str, packets_per_s: int = 2000
+    ) -> Iterator[None]:
+        """Send packets to an address during a ``with`` block.
+
+        :param packets_per_s: number of packets per second.
+        """
+        assert self._place is not None
+        command = (sys.executable, '-m', __name__, address, str(packets_per_s))
+        process = subprocess.Popen(self._place.inside(*command))
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def main() -> None:
+    """Run the program."""
+    # The port is "discard".
+    target, packets_per_s = (sys.argv[1], 9), int(sys.argv[2])
+    started, sent = time.monotonic(), 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        while True:
+            due = int((time.monotonic() - started) * packets_per_s)
+            for _ in range(due - sent):
+                # The guest says that nobody listens.
+                with contextlib.suppress(OSError):
+                    sender.sendto(bytes(64), target)
+            sent = due
+            time.sleep(0.005)
+
+
+if __name__ == '__main__':
+    main()
