@@ -23,11 +23,10 @@ import json
 import os
 import pathlib
 import stat
-import subprocess
-import sys
-import uuid
 
 import fixtures
+
+from nova_vhpc.testbed import namespaces
 
 NICS = ('management', 'shared', 'own', 'shared2')
 """Names of the networks, in the order of the guests' NICs."""
@@ -45,7 +44,7 @@ case $number in
 CASES
 esac
 apart='unshare -u -i -p -f --kill-child --mount-proc'
-exec ip netns exec PREFIX$number $apart taskset -c "$cpu" sh -c '
+exec ip netns exec guest-$number $apart taskset -c "$cpu" sh -c '
     hostname "$0"
     mount --bind DIRECTORY/hosts /etc/hosts
     mount --bind DIRECTORY/resolv.conf /etc/resolv.conf
@@ -58,9 +57,10 @@ class Guests(fixtures.Fixture):
     """The guests of :data:`HOSTS`; ``enter`` runs commands in them."""
 
     def _setUp(self) -> None:
-        self._prefix = f'nv{uuid.uuid4().hex[:5]}-'
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self._fabric = self._namespace('fabric')
+        self._world = namespaces.Namespaces()
+        self.addCleanup(self._world.close)
+        self._world.__enter__()
         for network in range(len(NICS)):
             self._add_network(network)
         for number in HOSTS:
@@ -76,9 +76,9 @@ class Guests(fixtures.Fixture):
         )
         self.enter = self._script(
             'enter',
-            _ENTER.replace('CASES', cases)
-            .replace('PREFIX', self._prefix)
-            .replace('DIRECTORY', str(self.directory)),
+            _ENTER.replace('CASES', cases).replace(
+                'DIRECTORY', str(self.directory)
+            ),
         )
 
     def address(self, number: int, network: str) -> str:
@@ -88,21 +88,12 @@ class Guests(fixtures.Fixture):
     def run(self, number: int, command: str, timeout_s: float = 60.0) -> str:
         """Run a shell command in a guest; return what it prints.
 
-        :raises AssertionError: it failed, or took too long.
+        :raises LabError: it failed, or took too long.
         """
-        try:
-            result = subprocess.run(
-                [self.enter, self.address(number, 'own'), command],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=timeout_s,
-                text=True,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise AssertionError(f'{command}: {error.output}') from error
-        if result.returncode:
-            raise AssertionError(f'{command}: {result.stdout}')
-        return result.stdout
+        return self._world.run(
+            (str(self.enter), self.address(number, 'own'), command),
+            timeout_s=timeout_s,
+        )
 
     def install(self, name: str, text: str) -> pathlib.Path:
         """Write an executable that all guests see."""
@@ -111,9 +102,7 @@ class Guests(fixtures.Fixture):
     def sent_bytes(self) -> dict[str, int]:
         """Return what all guests have sent, in bytes, by network."""
         links = json.loads(
-            subprocess.check_output(
-                ['ip', '-n', self._fabric, '-json', '-stats', 'link', 'show']
-            )
+            self._world.run(('ip', '-json', '-stats', 'link', 'show'))
         )
         received = {
             link['ifname']: link['stats64']['rx']['bytes'] for link in links
@@ -129,57 +118,45 @@ class Guests(fixtures.Fixture):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return path
 
-    def _namespace(self, name: str) -> str:
-        namespace = f'{self._prefix}{name}'
-        _ip('netns', 'add', namespace)
-        self.addCleanup(_ip, 'netns', 'del', namespace)
-        return namespace
-
     def _add_network(self, network: int) -> None:
         switch = f'switch{network}'
-        self._add_bridge(switch)
+        commands = _bridge(switch)
         for host in sorted(set(HOSTS.values())):
             bridge = f'{host}-{network}'
-            self._add_bridge(bridge)
-            self._fabric_ip(
-                'link add',
-                f'{bridge}u type veth peer name {bridge}p',
-            )
-            self._fabric_ip('link set', f'{bridge}u master {bridge} up')
-            self._fabric_ip('link set', f'{bridge}p master {switch} up')
-
-    def _add_bridge(self, name: str) -> None:
-        self._fabric_ip('link add', f'{name} type bridge')
-        self._fabric_ip('link set', f'{name} up')
+            commands += [
+                *_bridge(bridge),
+                f'link add {bridge}u type veth peer name {bridge}p',
+                f'link set {bridge}u master {bridge} up',
+                f'link set {bridge}p master {switch} up',
+            ]
+        self._world.batch('ip', commands)
 
     def _add_guest(self, number: int) -> None:
-        namespace = self._namespace(str(number))
-        _ip('-n', namespace, 'link', 'set', 'lo', 'up')
-        for network, name in enumerate(NICS):
+        name = f'guest-{number}'
+        self._world.add(name)
+        outside: list[str] = []
+        inside: list[str] = []
+        for network, nic in enumerate(NICS):
             port = f'g{number}-{network}'
             bridge = (
                 f'switch{network}'
-                if name == 'own'
+                if nic == 'own'
                 else f'{HOSTS[number]}-{network}'
             )
-            self._fabric_ip(
-                'link add',
-                f'{port} type veth peer name eth{network} netns {namespace}',
-            )
-            self._fabric_ip('link set', f'{port} master {bridge} up')
-            address = f'{self.address(number, name)}/24'
-            for words in (
-                f'addr add {address} dev eth{network}',
+            outside += [
+                f'link add {port} type veth peer name eth{network} '
+                f'netns {name}',
+                f'link set {port} master {bridge} up',
+            ]
+            inside += [
+                f'addr add {self.address(number, nic)}/24 dev eth{network}',
                 f'link set eth{network} up',
-            ):
-                _ip('-n', namespace, *words.split())
+            ]
         # As in most guests, the management network has the default route.
-        gateway = self.address(254, 'management')
-        _ip('-n', namespace, 'route', 'add', 'default', 'via', gateway)
-
-    def _fabric_ip(self, verb: str, rest: str) -> None:
-        _ip('-n', self._fabric, *verb.split(), *rest.split())
+        inside.append(f'route add default via {self.address(254, NICS[0])}')
+        self._world.batch('ip', outside)
+        self._world.batch('ip', inside, name)
 
 
-def _ip(*arguments: str) -> None:
-    subprocess.run(['ip', *arguments], check=True, stdout=sys.stderr)
+def _bridge(name: str) -> list[str]:
+    return [f'link add {name} type bridge', f'link set {name} up']
