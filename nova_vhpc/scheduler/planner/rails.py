@@ -39,15 +39,20 @@ placements of the same cost. Pure.
 """
 
 import dataclasses
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from nova_vhpc.scheduler.planner.host_groups import capacities
 from nova_vhpc.scheduler.planner.model import Rail
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 from nova_vhpc.scheduler.planner.own_overcommit import most_own
 
 MOST_PLANS = 4
 """Most plans on chosen rails. Hosts seldom have more rails than that."""
+
+_facts = operator.itemgetter(1, 2, 3, 6, 7, 8)
+"""Facts of a host without name, RAM, slots, clusters and rails."""
 
 Rails = Mapping[int, tuple[str, ...]]
 """Rail of each new member of a host, by position of the host."""
@@ -69,6 +74,12 @@ def on_same_rails(
     policy_count, cost_us = objective.value(counts)
     most = most_own(objective, counts)
     best = counts
+    exchanged = _exchanged(objective, counts)
+    stray = stray_share(objective, assigned(objective, exchanged))
+    if stray < least:
+        best, least = exchanged, stray
+    if not least:
+        return best
     for names in _choices(objective, max(counts.values())):
         other = place(_restricted(objective, frozenset(names)))
         if other is None:
@@ -175,6 +186,86 @@ def _filled(
             free[name] -= count
             members -= count
             yield from (name for _ in range(count))
+
+
+def _exchanged(objective: Objective, counts: Counts) -> Counts:
+    """Return the placement, on hosts that cost the same and have more rails.
+
+    A host is exchanged for an unused one that differs in rails, RAM and
+    clusters only, if the rails that most others have are free there.
+    """
+    request = objective.request
+    hosts = objective.hosts
+    if request.members == 1:
+        # Its host was chosen for the room around it.
+        return counts
+    wanted = {_facts(hosts[index]) for index in counts}
+    spare = [
+        index
+        for index, host in enumerate(request.hosts)
+        if index not in counts
+        and index not in objective.existing
+        and _facts(host) in wanted
+    ]
+    room = dict(zip(spare, _room(objective, spare), strict=True))
+    order = _order(
+        objective,
+        [(hosts[i].rails, new) for i, new in counts.items()]
+        + [(hosts[i].rails, room[i]) for i in spare],
+    )
+    packed = request.network == 'shared'
+    chosen: dict[int, int] = {}
+    for start in range(len(order)):
+        suits = _suiting(objective, order[start:], packed)
+        taken = set(chosen.values())
+        pools: dict[tuple[object, int], list[int]] = {}
+        for index, new in counts.items():
+            if index in chosen or index in objective.existing:
+                continue
+            if suits(index, new):
+                chosen[index] = index
+                continue
+            key = (_facts(hosts[index]), new)
+            if key not in pools:
+                pools[key] = [
+                    other
+                    for other in reversed(spare)
+                    if (_facts(hosts[other]), min(room[other], new)) == key
+                    and suits(other, new)
+                ]
+            while pools[key] and index not in chosen:
+                other = pools[key].pop()
+                if other not in taken:
+                    taken.add(other)
+                    chosen[index] = other
+    return {chosen.get(index, index): new for index, new in counts.items()}
+
+
+def _suiting(
+    objective: Objective, order: Sequence[str], packed: bool
+) -> Callable[[int, int], bool]:
+    """Return a function: whether the first rails are free for members there.
+
+    It takes the position of a host and a number of members.
+    """
+
+    def suits(index: int, members: int) -> bool:
+        rails = objective.hosts[index].rails
+        names = list(_filled(rails, order, members, packed))
+        first = order[: 1 if packed else members]
+        return len(names) == members and set(names) <= set(first)
+
+    return suits
+
+
+def _room(objective: Objective, indices: Sequence[int]) -> list[int]:
+    """Return how many new members each of some hosts can take."""
+    request = dataclasses.replace(
+        objective.request,
+        hosts=[objective.hosts[index] for index in indices],
+        existing={},
+    )
+    return capacities(request, Objective(request))
 
 
 def _choices(objective: Objective, most: int) -> Iterator[Sequence[str]]:

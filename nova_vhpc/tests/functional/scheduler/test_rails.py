@@ -167,6 +167,24 @@ class RailTest(RailsTestCase):
             {'encap_ip'}, {host['steered_by'] for host in plan['hosts']}
         )
 
+    def test_later_and_moved_members_join_the_rail_of_the_first(self):
+        hosts = ('one', 'two', 'three')
+        self.start_hosts(*hosts)
+        for host in hosts:
+            self.publish(host, *(tunnel(n) for n in range(1, 5)))
+        group = self.group('anti-affinity')
+        servers = []
+        for _ in range(2):
+            self.boot_with(self.own, self.port(None), group=group)
+            servers.append(self.booted)
+        first, second = self.rails_of(servers)
+        self.assertEqual(first, second)
+        moved = self._live_migrate(servers[1], 'completed')
+        self.assertNotEqual(
+            servers[1]['OS-EXT-SRV-ATTR:host'], moved['OS-EXT-SRV-ATTR:host']
+        )
+        self.assertEqual([first], self.rails_of([moved]))
+
     def test_members_of_a_host_claim_the_rails_of_the_other_host(self):
         self.start_hosts('one', 'two')
         self.occupied('one', 1)

@@ -97,6 +97,12 @@ class RailsTest(base.TestCase):
             {f'host{n}' for n in range(4, 8)}, set(placement.assignments)
         )
 
+    def test_most_members_share_a_rail_if_not_all_can(self):
+        hosts = [host(n, 'abc'[n % 3]) for n in range(9)]
+        placement = plan(hosts, 5, policy='anti-affinity')
+        found = Counter(name for (name,) in placement.rails.values())
+        self.assertEqual([3, 2], sorted(found.values(), reverse=True))
+
     def test_cost_comes_before_rails(self):
         """The hosts with the same rails are not under one switch."""
         hosts = [host(n, 'ab'[n % 2]) for n in range(4)]
@@ -209,8 +215,16 @@ class PropertyTest(base.TestCase):
     def test_rails_never_make_a_plan_worse(self, seed):
         choose = random.Random(seed)
         request = oracle.random_request(choose, hosts=12)
+        # Hosts in threes that differ in name and rails only.
+        copies = [
+            one._replace(name=f'{one.name}-{copy}')
+            for one in request.hosts[:5]
+            for copy in range(3)
+        ]
+        existing = {f'{n}-1': count for n, count in request.existing.items()}
+        request = dataclasses.replace(request, existing=existing)
         with_rails = []
-        for one in request.hosts:
+        for one in copies:
             found = tuple(
                 Rail(name, choose.randint(1, 2), choose.choice([1000, 10000]))
                 for name in choose.sample('abcd', choose.randint(0, 4))
