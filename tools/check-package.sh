@@ -23,7 +23,7 @@ for want in nova_vhpc/py.typed nova_vhpc/scheduler/filters.py \
     share/nova-vhpc/devstack/plugin.sh; do
     grep -q "$want" "$work/wheel" || die "the wheel lacks $want"
 done
-for want in tox.ini bindep.txt constraints.txt tools/test.sh devstack/plugin.sh \
+for want in tox.ini bindep.txt constraints.txt constraints-2026.1.txt tools/test.sh devstack/plugin.sh \
     doc/source/index.rst releasenotes/source/index.rst; do
     grep -q "/$want\$" "$work/sdist" || die "the sdist lacks $want"
 done

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Run all checks: lint, docs, package, unit tests, two minutes of tools/soak.sh, and
-# functional tests. Works from a fresh clone on a fresh machine with Debian or
-# Ubuntu, as root.
+# Run all checks: lint, docs, package, unit tests, two minutes of tools/soak.sh,
+# functional tests, and once more, with the packages of the older release of
+# OpenStack that is supported, the tests that need no guests. Works from a fresh
+# clone on a fresh machine with Debian or Ubuntu, as root.
 #
 #   tools/test.sh            all steps
-#   tools/test.sh lint docs  some of them: lint docs package unit soak functional
+#   tools/test.sh lint docs  some of them: lint docs package unit older soak
+#                            functional
 #
 # The last line is "N passed, N failed".
 set -euo pipefail
@@ -12,7 +14,9 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 cd "$TOP_DIR"
 
-STEPS=${*:-lint docs package unit soak functional}
+STEPS=${*:-lint docs package unit older soak functional}
+OLDER=2026.1
+IN_PROCESS='functional\.(scheduler|explain|flavor|clusters)'
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
 # Sphinx fails if the locale of the login is not installed.
@@ -91,27 +95,43 @@ run_part() {
 # Tests with Nova and Placement in process need one CPU each, those with guests
 # need all CPUs.
 functional() {
-    local in_process='functional\.(scheduler|explain|flavor|clusters)' status=0
+    local status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     tools/ovn-root.sh || status=1
-    run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
-    run_part "functional (guests)" --concurrency 1 --exclude-regex "$in_process" || status=1
+    run_part "functional (in process)" --concurrency 2 "$IN_PROCESS" || status=1
+    run_part "functional (guests)" --concurrency 1 --exclude-regex "$IN_PROCESS" || status=1
+    return "$status"
+}
+
+# The same tests with the older release, but for those of the repository itself.
+older() {
+    local status=0
+    (
+        export VENV=$TOP_DIR/.venv-$OLDER CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt
+        ensure_venv
+    ) || return 1
+    export PATH=$TOP_DIR/.venv-$OLDER/bin:$PATH OS_TEST_PATH=./nova_vhpc/tests/unit
+    stestr run --exclude-regex 'unit\.(conf\.test_sample|doc|plugins|tools)\.' || status=$?
+    count "older (unit)" "$status" || status=1
+    OS_TEST_PATH=./nova_vhpc/tests/functional
+    run_part "older (in process)" --concurrency 2 "$IN_PROCESS" || status=1
+    export PATH=${PATH#*:}
     return "$status"
 }
 
 for step in $STEPS; do
     case $step in
-    unit) ;;
+    unit | older) ;;
     lint | docs | package)
         [ -e .git ] ||
             die "$step needs a clone with its history; from a tarball, run \
-tools/test.sh unit functional"
+tools/test.sh unit older functional"
         ;;
     soak | functional)
         [ "$(id -u)" = 0 ] ||
             die "run as root: $step tests start libvirtd and create bridges"
         ;;
-    *) die "no step '$step'; there are: lint docs package unit soak functional" ;;
+    *) die "no step '$step'; there are: lint docs package unit older soak functional" ;;
     esac
 done
 ensure_venv lint-requirements.txt doc/requirements.txt

@@ -24,8 +24,8 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc.topology import model
 
-NOVA_MAJOR = 34
-"""Major version of nova (2026.2) that this release is made for."""
+NOVA_MAJORS = {33: '2026.1', 34: '2026.2'}
+"""Releases of OpenStack that this release is made for, by nova's major."""
 
 LIBVIRT_MINIMUM = (9, 0, 0)
 
@@ -64,7 +64,7 @@ def options(unknown: Sequence[str], invalid: str | None = None) -> Result:
 
 
 def nova_version(version: str | None) -> Result:
-    """Check that the installed nova is the release that we are made for.
+    """Check that the installed nova is a release that we are made for.
 
     :param version: version of nova; None if it is not installed.
     """
@@ -72,14 +72,15 @@ def nova_version(version: str | None) -> Result:
         return success('nova is not installed here: agent only.')
     match = re.match('[0-9]+', version)
     major = int(match.group()) if match else 0
-    if major < NOVA_MAJOR:
+    oldest, newest = min(NOVA_MAJORS), max(NOVA_MAJORS)
+    if major < oldest:
         return failure(
-            f'nova {version} is older than {NOVA_MAJOR}.0.0 (2026.2). Upgrade '
-            'nova first.'
+            f'nova {version} is older than {oldest}.0.0 '
+            f'({NOVA_MAJORS[oldest]}). Upgrade nova first.'
         )
-    if major > NOVA_MAJOR:
+    if major > newest:
         return warning(
-            f'nova {version} is newer than the {NOVA_MAJOR}.x that this '
+            f'nova {version} is newer than the {newest}.x that this '
             'release was tested with. Look for a newer nova-vhpc.'
         )
     return success(f'nova {version}')
@@ -290,7 +291,7 @@ def claims(
 
 
 def traps(versions: Mapping[str, str]) -> Result:
-    """Check for packages that are known to break nova 34.
+    """Check for packages that are known to break nova.
 
     :param versions: versions of installed packages, by name.
     """
@@ -298,7 +299,7 @@ def traps(versions: Mapping[str, str]) -> Result:
     faults = []
     if re.match(r'2\.[1-9]|[3-9]', sqlalchemy):
         faults.append(
-            f'SQLAlchemy {sqlalchemy}: nova 34 needs SQLAlchemy<2.1, boots '
+            f'SQLAlchemy {sqlalchemy}: nova needs SQLAlchemy<2.1, boots '
             'may hang in BUILD'
         )
     if 'placement' in versions:

@@ -18,16 +18,14 @@ functions that use it: most agents never need oslo.privsep.
 """
 
 import contextlib
-import importlib
 import os
 import pathlib
 import shlex
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 from oslo_config import cfg
-from oslo_privsep import capabilities
+from oslo_privsep import capabilities, priv_context
 
 from nova_vhpc.linux import sched_attr
 
@@ -38,22 +36,7 @@ TIMEOUT_S = 10.0
 """Timeout of a call, in seconds; the first one also starts the daemon."""
 
 
-def _without_eventlet(name: str) -> Any:
-    """Import a module as if eventlet were not installed.
-
-    oslo.privsep imports eventlet if it is installed, to see what eventlet has
-    patched. The agent patches nothing and must not load eventlet.
-    """
-    if 'eventlet' in sys.modules:
-        return importlib.import_module(name)
-    sys.modules['eventlet'] = None  # type: ignore[assignment]
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.modules['eventlet']
-
-
-CONTEXT = _without_eventlet('oslo_privsep.priv_context').PrivContext(
+CONTEXT = priv_context.PrivContext(
     'nova_vhpc',
     cfg_section=SECTION,
     pypath=f'{__name__}.CONTEXT',

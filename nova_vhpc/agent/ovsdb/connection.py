@@ -25,9 +25,11 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
+from ovsdbapp import exceptions
+from ovsdbapp.backend.ovs_idl import command, transaction
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.ovsdb import library, replica
+from nova_vhpc.agent.ovsdb import replica
 from nova_vhpc.conf import topology as topology_conf
 from nova_vhpc.topology import open_vswitch
 
@@ -172,7 +174,7 @@ class Ovsdb:
         change = _SetExternalId(
             self._backend, uuid.UUID(interface), key, value, expected
         )
-        write = library.transaction.Transaction(
+        write = transaction.Transaction(
             self._backend,
             self._connection,
             self._timeout_s,
@@ -183,9 +185,7 @@ class Ovsdb:
         try:
             write.commit()
         except (RuntimeError, OSError) as error:
-            self._hangs = isinstance(
-                error, library.exceptions.TimeoutException
-            )
+            self._hangs = isinstance(error, exceptions.TimeoutException)
             raise OvsdbError(
                 f'ovsdb-server at {self.remote}: {error}'
             ) from error
@@ -263,7 +263,7 @@ class Ovsdb:
             return probe.connect_ex(path)
 
 
-class _SetExternalId(library.command.BaseCommand):
+class _SetExternalId(command.BaseCommand):
     """Sets or removes a key of an interface, if it is as expected."""
 
     def __init__(

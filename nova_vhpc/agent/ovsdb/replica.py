@@ -16,11 +16,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent.ovsdb import library, tables
+from ovs import poller
+from ovs.db import idl
+from ovsdbapp.backend import ovs_idl
+from ovsdbapp.backend.ovs_idl import connection as ovsdb_connection
+
+from nova_vhpc.agent.ovsdb import tables
 from nova_vhpc.topology import open_vswitch
 
 
-class Replica(library.idl.Idl):
+class Replica(idl.Idl):
     """Copy of the registered columns, kept current by the server.
 
     It reconnects by itself, and keeps the last contents meanwhile.
@@ -33,7 +38,7 @@ class Replica(library.idl.Idl):
     """
 
     def __init__(self, remote: str, changed: Callable[[], None]) -> None:
-        helper = library.idl.SchemaHelper(schema_json=tables.SCHEMA)
+        helper = idl.SchemaHelper(schema_json=tables.SCHEMA)
         helper.register_all()
         super().__init__(remote, helper, leader_only=False)
         # The server is on this host: a try every two seconds costs nothing.
@@ -72,14 +77,14 @@ class Replica(library.idl.Idl):
         return self._reader.read(self.tables)
 
 
-class Connection(library.connection.Connection):
+class Connection(ovsdb_connection.Connection):
     """ovsdbapp's connection, whose start does not wait for the server."""
 
     thread: threading.Thread | None
 
     def start(self) -> bool:
         """Run the replica and transactions in a thread."""
-        self.poller = library.poller.Poller()
+        self.poller = poller.Poller()
         self.is_running = True
         self.thread = threading.Thread(
             target=self.run, name='vhpc-ovsdb', daemon=True
@@ -102,7 +107,7 @@ class Connection(library.connection.Connection):
         return not self.thread.is_alive()
 
 
-class Backend(library.ovs_idl.Backend):
+class Backend(ovs_idl.Backend):
     """What ovsdbapp's commands need of a connection."""
 
     schema = 'Open_vSwitch'

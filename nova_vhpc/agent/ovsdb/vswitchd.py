@@ -19,7 +19,7 @@ import pathlib
 import time
 from typing import NamedTuple
 
-from nova_vhpc.agent.ovsdb import library
+from ovs import jsonrpc, poller, stream
 
 RUN_DIR = pathlib.Path('/run/openvswitch')
 """Directory of the control socket, unless the database is elsewhere."""
@@ -79,13 +79,13 @@ class Vswitchd:
         """
         socket = self._socket()
         deadline_ms = time.monotonic() * 1000 + self._timeout_s * 1000
-        error, stream = library.stream.Stream.open_block(
-            library.stream.Stream.open(f'unix:{socket}'),
+        error, opened = stream.Stream.open_block(
+            stream.Stream.open(f'unix:{socket}'),
             int(self._timeout_s * 1000),
         )
         if error:
             raise VswitchdError(_reason(socket, error))
-        connection = library.jsonrpc.Connection(stream)
+        connection = jsonrpc.Connection(opened)
         try:
             return self._answer(connection, socket, words, deadline_ms)
         finally:
@@ -93,7 +93,7 @@ class Vswitchd:
 
     def _answer(
         self,
-        connection: library.jsonrpc.Connection,
+        connection: jsonrpc.Connection,
         socket: pathlib.Path,
         words: tuple[str, ...],
         deadline_ms: float,
@@ -102,9 +102,7 @@ class Vswitchd:
 
         The library's own client would wait for ever.
         """
-        request = library.jsonrpc.Message.create_request(
-            words[0], list(words[1:])
-        )
+        request = jsonrpc.Message.create_request(words[0], list(words[1:]))
         error = connection.send(request)
         while not error:
             error, message = connection.recv()
@@ -118,11 +116,11 @@ class Vswitchd:
                     error = errno.ETIMEDOUT
                     break
                 connection.run()
-                poller = library.poller.Poller()
-                connection.wait(poller)
-                connection.recv_wait(poller)
-                poller.timer_wait(int(remaining_ms) + 1)
-                poller.block()
+                wait = poller.Poller()
+                connection.wait(wait)
+                connection.recv_wait(wait)
+                wait.timer_wait(int(remaining_ms) + 1)
+                wait.block()
                 error = connection.get_status()
         raise VswitchdError(_reason(socket, error))
 

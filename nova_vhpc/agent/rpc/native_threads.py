@@ -14,12 +14,15 @@
 """oslo.messaging with the threading backend.
 
 Import oslo_messaging through this package only: otherwise it makes
-oslo.service choose eventlet, which this project never loads.
+oslo.service choose eventlet wherever that is installed, as beside Nova. Other
+libraries may load eventlet, which changes nothing as long as nobody calls
+``eventlet.monkey_patch()``.
 """
 
-from nova_vhpc.agent import no_eventlet  # noqa: F401
+from oslo_service import backend
 
-# isort: split
-import oslo_messaging as messaging
+backend.init_backend(backend.BackendType.THREADING)
+
+import oslo_messaging as messaging  # noqa: E402
 
 __all__ = ['messaging']

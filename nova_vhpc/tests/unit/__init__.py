@@ -14,11 +14,20 @@
 
 Hypothesis draws the same cases in every run, so that a change and not
 chance decides whether they pass; ``HYPOTHESIS_PROFILE=random`` draws others.
+
+Nova refuses to run with native threads if eventlet is loaded, which libraries
+of the agent do wherever it is installed. So Nova comes before all tests.
 """
 
 import os
 
 import hypothesis
+
+os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
+
+from nova import monkey_patch
+
+monkey_patch.patch()
 
 # A busy machine is slow, and no failure.
 _PATIENT = hypothesis.settings(

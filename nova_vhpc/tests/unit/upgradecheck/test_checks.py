@@ -25,12 +25,13 @@ class ChecksTest(base.TestCase):
         for word in words:
             self.assertIn(word, result.details)
 
-    def test_nova_34_succeeds_and_other_versions_do_not(self):
+    def test_nova_33_and_34_succeed_and_other_versions_do_not(self):
         for version, code in (
             (None, Code.SUCCESS),
             ('34.0.0', Code.SUCCESS),
             ('34.1.0.dev3', Code.SUCCESS),
-            ('33.2.0', Code.FAILURE),
+            ('33.0.2', Code.SUCCESS),
+            ('32.1.0', Code.FAILURE),
             ('35.0.0', Code.WARNING),
             ('garbage', Code.FAILURE),
         ):

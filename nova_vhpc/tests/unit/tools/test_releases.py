@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Our requirements fit each supported release of OpenStack.
+
+devstack and the deployment tools install us with a release's
+upper-constraints.txt: a minimum above it makes the installation fail.
+"""
+
+import pathlib
+import tomllib
+
+from packaging import requirements, utils
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+RELEASES = ('2026.1', '2026.2')
+
+NOT_GLOBAL = {'rich'}
+"""What OpenStack's global requirements lack, and upper constraints have."""
+
+
+def parsed(path: pathlib.Path) -> list[requirements.Requirement]:
+    """Return the requirements or constraints in a file."""
+    lines = (
+        line.partition('#')[0].strip()
+        for line in path.read_text().splitlines()
+    )
+    return [requirements.Requirement(line) for line in lines if line]
+
+
+def listed(kind: str, release: str) -> dict[str, requirements.Requirement]:
+    """Return the lines of one of a release's lists that hold here, by name."""
+    found = parsed(
+        pathlib.Path(__file__).parent / f'releases/{kind}-{release}.txt'
+    )
+    return {
+        utils.canonicalize_name(one.name): one
+        for one in found
+        if one.marker is None
+        or one.marker.evaluate({'python_version': '3.12'})
+        or kind == 'global-requirements'
+    }
+
+
+def ours() -> list[requirements.Requirement]:
+    """Return what our package requires, without its extras."""
+    return parsed(TOP / 'requirements.txt')
+
+
+class ReleasesTest(base.TestCase):
+    def test_upper_constraints_satisfy_our_requirements(self) -> None:
+        for release in RELEASES:
+            constraints = listed('upper-constraints', release)
+            for one in ours():
+                with self.subTest(release=release, requirement=str(one)):
+                    upper = constraints[utils.canonicalize_name(one.name)]
+                    (pin,) = upper.specifier
+                    self.assertTrue(one.specifier.contains(pin.version), pin)
+
+    def test_global_requirements_have_ours_by_name_and_marker(self) -> None:
+        for release in RELEASES:
+            known = listed('global-requirements', release)
+            for one in ours():
+                name = utils.canonicalize_name(one.name)
+                if name in NOT_GLOBAL:
+                    self.assertNotIn(name, known)
+                    continue
+                with self.subTest(release=release, requirement=str(one)):
+                    self.assertEqual(known[name].name, one.name)
+                    self.assertEqual(known[name].marker, one.marker)
+
+    def test_extras_can_be_installed_beside_a_release(self) -> None:
+        project = tomllib.loads((TOP / 'pyproject.toml').read_text())
+        for release in RELEASES:
+            constraints = listed('upper-constraints', release)
+            for lines in project['project']['optional-dependencies'].values():
+                for one in map(requirements.Requirement, lines):
+                    upper = constraints.get(utils.canonicalize_name(one.name))
+                    if upper is not None:
+                        (pin,) = upper.specifier
+                        self.assertTrue(
+                            one.specifier.contains(pin.version), (release, pin)
+                        )
