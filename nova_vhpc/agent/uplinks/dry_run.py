@@ -13,10 +13,11 @@
 
 """The publish worker of a dry run: it reads and logs only."""
 
+import socket
 from typing import Any
 
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.agent.uplinks import neutron_agents, publish_worker
 from nova_vhpc.placement import publisher
 from nova_vhpc.topology import model
 
@@ -53,6 +54,12 @@ def make_publish_worker(
     :param ovsdb: database of this host's Open vSwitch, None for none.
     :raises ConfigError: an option's value is invalid.
     """
-    if conf.vhpc_agent.dry_run:
-        return DryPublishWorker(conf, host, ovsdb)
-    return publish_worker.PublishWorker(conf, host, ovsdb)
+    neutron = neutron_agents.make_neutron_agents(
+        conf, [host, socket.getfqdn()]
+    )
+    make = (
+        DryPublishWorker
+        if conf.vhpc_agent.dry_run
+        else publish_worker.PublishWorker
+    )
+    return make(conf, host, ovsdb, neutron)
