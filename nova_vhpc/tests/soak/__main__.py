@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from nova_vhpc.tests.soak import (
     clock,
+    encap_ips,
     fuzzer,
     parsers,
     publication,
@@ -37,6 +38,7 @@ PARTS: Mapping[str, Part] = {
         scheduler.Scheduler(),
         clock.Clock(),
         slots.Slots(),
+        encap_ips.EncapIps(),
         Chaos(),
     )
 }
