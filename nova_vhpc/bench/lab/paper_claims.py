@@ -172,7 +172,9 @@ PAPER_CLAIMS = (
         '5% slower on 2x4, "almost equal and at times better" on 8x2',
         claim_verdicts.needs_hosts,
         'The planner takes the figures of the paper (:doc:`/admin/cost-model`'
-        ').',
+        '). What real MPI libraries make of all configurations, between '
+        'network namespaces, is on a page of its own: '
+        ':doc:`/admin/network-measured`.',
     ),
     PaperClaim(
         'A shared bridge for co-located peers and one each for the others',
@@ -181,7 +183,8 @@ PAPER_CLAIMS = (
         'bridges up to 40%',
         claim_verdicts.needs_hosts,
         'The planner takes the figures of the paper; that packets take these '
-        'ways is tested on real guests and bridges.',
+        'ways is tested on real guests and bridges. Between network '
+        'namespaces: :doc:`/admin/network-measured`.',
     ),
 )
 
