@@ -187,6 +187,7 @@ def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
     if hosts is not None:
         return explain.explain(_question(request, hosts, args.move))
     hosts = cloud.hosts(connection, request, *keys, options)
+    request = cloud.with_running_rails(connection, request, hosts)
     question = _question(request, hosts, args.move)
     assert request.flavor is not None
     notes = options.notes(request.flavor.extra_specs)

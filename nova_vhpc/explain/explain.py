@@ -325,6 +325,7 @@ def _plan_request(
         question.policy,
         question.max_server_per_host,
         question.costs,
+        question.running_rails if rails.matter(question.requirements) else {},
     )
 
 

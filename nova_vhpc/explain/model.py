@@ -61,6 +61,7 @@ class Question:
     :ivar policy: policy of the server group, None without a group.
     :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
     :ivar existing: number of running members by host name.
+    :ivar running_rails: number of them by rail, by host name, as far as known.
     :ivar limits: how old or incomplete topology may be.
     :ivar weight_of_unknown: raw weight of hosts of unknown topology.
     :ivar multiplier: weight multiplier of hosts whose aggregates have none.
@@ -78,6 +79,9 @@ class Question:
     policy: str | None = None
     max_server_per_host: int | None = None
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )
     limits: Limits = NO_LIMITS
     weight_of_unknown: float = -1.0
     multiplier: float = 1.0

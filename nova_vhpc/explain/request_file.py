@@ -262,6 +262,8 @@ class ExplainRequest:
     :ivar policy: policy of the server group, None without a group.
     :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
     :ivar existing: number of running members by host name.
+    :ivar running_members: UUIDs of these members.
+    :ivar running_rails: number of them by rail, by host name, as far as known.
     :ivar cluster_members: number of members that the cluster will have, as in
         the scheduler hint ``vhpc_members``; None if there is no hint.
     :ivar devices: number of PCI devices of one member's ports.
@@ -277,6 +279,10 @@ class ExplainRequest:
     policy: str | None = None
     max_server_per_host: int | None = None
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    running_members: tuple[str, ...] = ()
+    running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )
     cluster_members: int | None = None
     devices: int = 0
     ports: tuple[member_ports.Port, ...] = ()
@@ -325,6 +331,7 @@ class ExplainRequest:
             policy=self.policy,
             max_server_per_host=self.max_server_per_host,
             existing=self.existing,
+            running_rails=self.running_rails,
             limits=Limits(
                 now_minutes=(time.time() if now_s is None else now_s) / 60,
                 max_age_s=options.topology_max_age_s,
@@ -385,6 +392,7 @@ def read(
                 'max_server_per_host', least=1
             ),
             existing={name: running.integer(name) for name in running.values},
+            running_rails=_running_rails(reader.child('rails')),
         )
         reader.reject_unknown_keys()
     hosts = None
@@ -554,13 +562,26 @@ def _uplink(reader: ObjectReader, host: str) -> UplinkState:
 
 def _rail(reader: ObjectReader) -> str | None:
     rail: str | None = reader.text('rail', None)
-    if rail is None:
-        return None
+    return None if rail is None else _subnet(reader, 'rail', rail)
+
+
+def _running_rails(reader: ObjectReader) -> Mapping[str, Mapping[str, int]]:
+    return {
+        host: {
+            _subnet(of_host, rail, rail): of_host.integer(rail)
+            for rail in of_host.values
+        }
+        for host in reader.values
+        for of_host in [reader.child(host)]
+    }
+
+
+def _subnet(reader: ObjectReader, key: str, rail: str) -> str:
     try:
         return str(ipaddress.ip_network(rail))
     except ValueError:
         raise reader.error(
-            'rail', f'{rail!r} is no subnet such as 10.1.0.0/24'
+            key, f'{rail!r} is no subnet such as 10.1.0.0/24'
         ) from None
 
 

@@ -18,7 +18,7 @@ The uplinks are read with the same request to Placement as the filter's.
 
 import dataclasses
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
@@ -36,7 +36,7 @@ from nova_vhpc.flavor import pci_aliases
 from nova_vhpc.flavor.request_groups import GROUP_POLICY
 from nova_vhpc.scheduler.hosts.requirements import HostView
 from nova_vhpc.scheduler.planner.model import HostFacts
-from nova_vhpc.scheduler.sources import snapshot
+from nova_vhpc.scheduler.sources import claimed_rails, snapshot
 from nova_vhpc.topology import model
 
 HYPERVISORS_VERSION = '2.87'
@@ -172,6 +172,31 @@ def _hosts(
     if not compute_hosts:
         raise openstack.CloudError('Nova has no compute host')
     return tuple(compute_hosts)
+
+
+def with_running_rails(
+    connection: Any,
+    request: ExplainRequest,
+    compute_hosts: Iterable[explain_model.Host],
+) -> ExplainRequest:
+    """Return the request with the rails of its running members.
+
+    :param connection: openstacksdk connection.
+    """
+    if not (request.running_members and request.tunneled):
+        return request
+    found = claimed_rails.of_members(
+        request.running_members,
+        {
+            host.facts.name: host.view.topology
+            for host in compute_hosts
+            if host.view.topology is not None
+        },
+        lambda path, version: openstack.get(
+            connection.placement, path, version
+        ),
+    )
+    return dataclasses.replace(request, running_rails=found)
 
 
 def _nova_reason(

@@ -34,6 +34,7 @@ def look_up(
     """
     group = _find(connection, name)
     existing: dict[str, int] = {}
+    running: list[str] = []
     for uuid in group['members']:
         try:
             server = openstack.get(
@@ -45,12 +46,14 @@ def look_up(
         host = server['server'].get('OS-EXT-SRV-ATTR:host')
         if host:
             existing[openstack.text(host)] = existing.get(host, 0) + 1
+            running.append(openstack.text(uuid))
     most = group['rules'].get('max_server_per_host')
     return dataclasses.replace(
         request,
         policy=openstack.text(group['policy']),
         max_server_per_host=None if most is None else openstack.count(most),
         existing=existing,
+        running_members=tuple(running),
     )
 
 

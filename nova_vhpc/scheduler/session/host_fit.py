@@ -209,7 +209,9 @@ class HostFit:
         """
         if self._topology is None:
             return {}
-        return claimed_rails.of_members(uuids, self._topology, self._cache.get)
+        return claimed_rails.of_members(
+            uuids, self._topology.hosts, self._cache.get
+        )
 
     def source_vcpus(self, state: Any) -> int:
         """Return the vCPUs that a resize on the same host frees.

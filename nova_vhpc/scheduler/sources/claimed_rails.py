@@ -19,7 +19,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from nova_vhpc.scheduler.sources.snapshot import Snapshot
+from nova_vhpc.scheduler.sources.snapshot import HostUplinks
 from nova_vhpc.topology import model
 
 LOG = logging.getLogger(__name__)
@@ -36,16 +36,16 @@ MOST_MEMBERS = 8
 
 def of_members(
     uuids: Iterable[str],
-    snapshot: Snapshot,
+    hosts: Mapping[str, HostUplinks],
     get: Callable[[str, str], Any],
 ) -> dict[str, Counter[str]]:
     """Return how many members are on which rail, as far as they were read.
 
     :param uuids: UUIDs of members; one that has no host yet counts as none.
-    :param snapshot: the uplinks of all hosts.
+    :param hosts: the uplinks of each host.
     :param get: reads a path of Placement.
-    :returns: number of members by rail, by UUID of the host's root provider;
-        empty if Placement did not answer, which is logged.
+    :returns: number of members by rail, by key of the host; empty if Placement
+        did not answer, which is logged.
     """
     claimed: Counter[str] = Counter()
     members = 0
@@ -75,9 +75,9 @@ def of_members(
     found: dict[str, Counter[str]] = {}
     if not claimed:
         return found
-    for root, host in snapshot.hosts.items():
+    for key, host in hosts.items():
         for uplink in host.uplinks:
             if uplink.uuid in claimed and uplink.tunnel:
-                of_host = found.setdefault(root, Counter())
+                of_host = found.setdefault(key, Counter())
                 of_host[uplink.rail or ''] += claimed[uplink.uuid]
     return found

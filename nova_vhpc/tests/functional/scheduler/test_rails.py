@@ -179,6 +179,9 @@ class RailTest(RailsTestCase):
             servers.append(self.booted)
         first, second = self.rails_of(servers)
         self.assertEqual(first, second)
+        plan = self.explained(f'--group={group}', '--tunneled')['plan']
+        rail = f'10.{first.removeprefix("eth")}.0.0/24'
+        self.assertEqual([[rail]], list(plan['rails'].values()))
         moved = self._live_migrate(servers[1], 'completed')
         self.assertNotEqual(
             servers[1]['OS-EXT-SRV-ATTR:host'], moved['OS-EXT-SRV-ATTR:host']

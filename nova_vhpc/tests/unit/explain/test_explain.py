@@ -385,6 +385,33 @@ class PlanTest(base.TestCase):
         # Of other networks, rails are not looked at.
         self.assertEqual({}, answer(document).as_dict()['plan']['rails'])
 
+    def test_rail_of_running_members_is_joined(self):
+        hosts = [
+            host(
+                n,
+                uplinks=[
+                    uplink(k, rail=f'10.{k}.0.0/24', used=int(n == 0))
+                    for k in (1, 2)
+                ],
+            )
+            for n in range(3)
+        ]
+        for rail in ('10.1.0.0/24', '10.2.0.0/24'):
+            found = answer(
+                request(
+                    hosts,
+                    members=1,
+                    tunneled=True,
+                    group={
+                        'policy': 'anti-affinity',
+                        'existing': {'c0': 1},
+                        'rails': {'c0': {rail: 1}},
+                    },
+                )
+            )
+            (planned,) = (item for item in found.hosts if item.planned)
+            self.assertEqual((rail,), planned.rails)
+
     def test_share_of_stray_frames_is_given(self):
         hosts = [
             host(
@@ -678,6 +705,10 @@ class ReadTest(base.TestCase):
             (
                 {'hosts__0__uplinks__0__physnets': 'hpc1'},
                 'uplinks[0].physnets: must be a list of texts',
+            ),
+            (
+                {'group': {'rails': {'c1': {'7': 1}}}},
+                "request.group.rails.c1.7: '7' is no subnet",
             ),
             ({'tunneled': 'yes'}, "tunneled: 'yes' is neither true nor false"),
             ({'hosts': [host(1), host(1)]}, 'request.hosts: more than one c1'),

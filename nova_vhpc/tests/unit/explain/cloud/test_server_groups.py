@@ -68,6 +68,7 @@ class GroupTest(base.TestCase):
         compute.hosts = {'a': 'one', 'b': 'one'}
         found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
+        self.assertEqual(2, len(found.running_members))
 
     def test_id_wins_over_a_name(self):
         """Tenants choose the names of groups."""

@@ -55,8 +55,7 @@ class ClaimedRailsTest(base.BaseTestCase):
         }
 
     def of_members(self, *uuids):
-        world = snapshot.Snapshot(HOSTS, 0.0)
-        return claimed_rails.of_members(uuids, world, self.get)
+        return claimed_rails.of_members(uuids, HOSTS, self.get)
 
     def test_members_are_counted_by_host_and_rail(self):
         self.claims = {'1': ['a'], '2': ['b'], '3': ['c'], '4': ['d']}
