@@ -83,6 +83,20 @@ class TableTest(base.TestCase):
         table = calibration.table(runs, LINK_MBPS)
         self.assertEqual((3000.0, 5000.0), table.local_mb_s['native'])
 
+    def test_native_is_as_exported_where_it_waited_for_cpus(self):
+        runs = ideal_runs()
+        runs['native'] = [
+            run_of([LINK_MBS / 2] * 4, [3000.0, 5000.0], latency=900.0)
+        ]
+        table = calibration.table(runs, LINK_MBPS)
+        self.assertEqual(
+            table.remote_mb_s['exported'], table.remote_mb_s['native']
+        )
+        self.assertEqual(
+            table.latency_us['exported'], table.latency_us['native']
+        )
+        self.assertEqual((3000.0, 5000.0), table.local_mb_s['native'])
+
     def test_single_host_is_not_enough(self):
         runs = {
             name: [run_of([], [800.0, 900.0])]
