@@ -55,7 +55,10 @@ CLAIM_CHECK_S = 300.0
 Placement."""
 
 UNCERTAIN_CHECK_S = 2.0
-"""The same while the networks of its NICs are not known yet."""
+"""The same while the networks of its NICs may not be known yet."""
+
+UNCERTAIN_S = 60.0
+"""Time after which what is known of a guest's networks has to do."""
 
 RETRY_SECONDS = 3.0
 """Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
@@ -278,6 +281,10 @@ class UplinkBinder:
             self._seen[uuid] = guest, seen_s
         return self._enabled or time.monotonic() - seen_s >= SETTLE_S
 
+    def _age_s(self, uuid: str) -> float:
+        """Return for how long a guest has been known, in seconds."""
+        return time.monotonic() - self._seen[uuid][1]
+
     def _report(
         self, uuid: str, guest: Guest | None, error: Exception
     ) -> None:
@@ -384,6 +391,11 @@ class UplinkBinder:
         """
         was_bound = self._bound.pop(uuid, None) is not None
         way = self._way(guest, uplinks, is_recorded)
+        is_certain = way.is_certain or self._age_s(uuid) >= UNCERTAIN_S
+        if not self._enabled and not is_certain:
+            # Nothing is urgent, and the reason may be another one.
+            self._waiting[uuid] = guest, time.monotonic() + UNCERTAIN_CHECK_S
+            return
         binder = way.binder
         uplink_nic = guest.info.specs.uplink_nic
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
@@ -419,7 +431,7 @@ class UplinkBinder:
                 names,
                 binder.name,
             )
-        check_s = CLAIM_CHECK_S if way.is_certain else UNCERTAIN_CHECK_S
+        check_s = CLAIM_CHECK_S if is_certain else UNCERTAIN_CHECK_S
         self._bound[uuid] = _Bound(
             guest,
             way,

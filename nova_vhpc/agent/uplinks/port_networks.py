@@ -32,6 +32,14 @@ FLOWS_AGE_S = 10.0
 UNWIRED_AGE_S = 1.0
 """The same if a port has no flow yet."""
 
+SETTLE_S = 10.0
+"""Time after which all flows of a port are there: ovn-controller makes those
+of the port first, then those to bridges of physical networks."""
+
+_INSTALLED_KEY = 'ovn-installed-ts'
+"""Key in ``external_ids``: when ovn-controller has wired the port, in
+milliseconds since 1970."""
+
 TIMEOUT_S = 5.0
 
 PROGRAM = 'ovs-ofctl'
@@ -74,9 +82,18 @@ class PortNetworks:
             found = self._find(port)
         return found
 
-    def will_know(self) -> bool:
-        """Return whether a network that is unknown may soon be known."""
-        return self._has_flows or bool(self._of_ml2)
+    def may_change(self, port: open_vswitch.Interface) -> bool:
+        """Return whether more may soon be known of a port's network."""
+        if port.name in self._of_ml2:
+            return False
+        if self._find(port) is None:
+            return self._has_flows or bool(self._of_ml2)
+        try:
+            installed_s = int(port.external_ids[_INSTALLED_KEY]) / 1000
+        except (KeyError, ValueError):
+            # It is written last, and not by OVN before 22.03.
+            return True
+        return 0 <= time.time() - installed_s < SETTLE_S
 
     def _find(
         self, port: open_vswitch.Interface

@@ -41,7 +41,7 @@ class Way(NamedTuple):
         out of the network, ``hardware`` for SR-IOV ports, ``linux_bridge`` if
         the NIC is plugged there.
     :ivar binder: binder that must do it; None if nothing is to be done.
-    :ivar is_certain: whether the networks of all NICs are known.
+    :ivar is_certain: whether no more will be known of the NICs' networks.
     """
 
     name: str
@@ -112,16 +112,18 @@ class Steering:
                 raise self._mixed(provider, chosen)
             if self._neutron_does(provider, uplinks):
                 return Way('neutron')
-        is_certain = len(known) == len(chosen)
         networks = None
-        if is_certain:
+        if len(known) == len(chosen):
             networks = base.PROVIDER if provider else base.TUNNEL
         binder = self._binders.serving(uuid, nics, uplinks, networks)
         if binder is None:
             raise self._no_binder(chosen, provider, uplinks)
-        return Way(
-            binder.name, binder, is_certain or not self._networks.will_know()
+        is_certain = not any(
+            self._networks.may_change(ports[nic.mac.lower()])
+            for nic in chosen
+            if nic.mac.lower() in ports
         )
+        return Way(binder.name, binder, is_certain)
 
     def _linux_bridge(self, nic: interfaces.Nic) -> str | None:
         """Return the Linux bridge that a NIC is on; None if it is on none.

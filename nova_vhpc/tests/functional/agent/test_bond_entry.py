@@ -126,6 +126,8 @@ class BondEntryTest(bond_entry.BondEntryTestCase):
         raise AssertionError(entry)
 
     def test_nothing_is_left_in_the_database(self) -> None:
+        # OVN makes patch ports once a port of the network is on the host.
+        self.lab.nbctl('--wait=hv', 'sync')
         before = self.contents('h1')
         agent = self.bond_agent('h1')
         agent.manage(self.target, 1)

@@ -34,6 +34,7 @@ class BondEntryAgentTest(binding_agent.BindingAgentCase):
             *('set', 'Port', self.tap, 'other_config:network_type=vlan'),
             f'other_config:physical_network={bond_entry.PHYSNET}',
             f'other_config:segmentation_id={bond_entry.VLAN}',
+            'other_config:net_uuid=net1',
         )
 
     def start_bound(self) -> object:

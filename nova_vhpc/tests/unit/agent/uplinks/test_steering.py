@@ -76,7 +76,9 @@ class SteeringTest(base.BaseTestCase):
         networks.of_port.side_effect = lambda port: self.networks.get(
             port.external_ids['attached-mac']
         )
-        networks.will_know.return_value = True
+        networks.may_change.side_effect = lambda port: (
+            port.external_ids['attached-mac'] not in self.networks
+        )
         return steering.Steering(
             binder_set.BinderSet(self.binders),
             'h1',
