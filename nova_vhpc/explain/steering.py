@@ -30,7 +30,7 @@ class Way(enum.StrEnum):
 
     ENCAP_IP = 'encap_ip'
     PORTS = 'ports'
-    BOND = 'bond'
+    BOND = 'bond_entry'
     PHYSNET = 'physnet'
 
 

@@ -102,6 +102,26 @@ class BondEntryPathsTest(bond_entry.BondEntryTestCase):
             self.lab.nbctl('--wait=hv', 'sync')
             self.assert_path(number, 0)
 
+    def test_frames_take_the_claimed_member_after_a_migration(self) -> None:
+        self.claim(self.here, 1)
+        moved = self.here.incoming(self.hosts['h2'])
+        moved.make_namespace()
+        self.here.unplug()
+        del self.agents['h1'].guests[self.here.uuid]
+        moved.plug()
+        self.addCleanup(moved.unplug)
+        self.lab.nbctl('--wait=hv', 'sync')
+        agent = self.agents['h2']
+        for number in (1, 0):
+            agent.manage(moved, number)
+            moved.ping(self.peer, 3)
+            self.wait_for_member(agent, moved, number)
+            carried = self.frames(self.peer, moved, PINGS)
+            for way in ('in', 'out'):
+                self.assert_member(number, carried[f'h2 {way}'])
+        left = self.agents['h1'].entries
+        lab.wait_for(lambda: not left.uuids(), 'the end on the old host')
+
     def test_frames_return_after_a_hard_reboot(self) -> None:
         self.claim(self.here, 1)
         self.claim(self.far, 1)

@@ -13,7 +13,7 @@
 
 """An ovs-vswitchd in memory, with one SLB bond and the answers of a real one.
 
-The texts are those of Open vSwitch 3.1 and 3.5.
+The texts are those of Open vSwitch 3.1.
 """
 
 import zlib
