@@ -13,6 +13,7 @@
 """Credentials from option groups of keystoneauth, or their auth_section."""
 
 import contextlib
+import dataclasses
 import logging
 import threading
 from collections.abc import Iterable
@@ -38,6 +39,15 @@ class UnusableError(ValueError):
 def given(conf: cfg.ConfigOpts, group: str) -> bool:
     """Return whether a group has credentials, itself or by auth_section."""
     return bool(conf[group].auth_type or conf[group].auth_section)
+
+
+def place(conf: cfg.ConfigOpts, group: str) -> failures.Place:
+    """Return where the options of a group are set, for messages."""
+    found = failures.Place.of_group(group)
+    section = conf[group].auth_section if group in conf else None
+    if not section or section == group:
+        return found
+    return dataclasses.replace(found, auth_name=f'[{section}]')
 
 
 def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
@@ -93,7 +103,7 @@ def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:
         )
     except Exception as error:
         # keystoneauth raises many kinds, also TypeError.
-        text = failures.reason(error, failures.Place.of_group(group))
+        text = failures.reason(error, place(conf, group))
         raise UnusableError(f'[{group}] is unusable: {text}') from error
 
 

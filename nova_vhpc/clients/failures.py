@@ -29,6 +29,18 @@ _ROLES = {
 }
 """Role that the user of an option group needs."""
 
+_AUTH = frozenset(
+    (
+        'auth_type',
+        'auth_url',
+        'username',
+        'password',
+        'project_name',
+        'project_domain_name',
+    )
+)
+"""Options that ``auth_section`` moves to another group."""
+
 _REQUEST_ID = re.compile(r' \(Request-ID: [^)]*\)')
 _INTERFACES = re.compile(r"^\['[\w', ]+'\] ")
 """How keystoneauth names the interfaces that no endpoint has."""
@@ -52,12 +64,15 @@ class Place:
     :ivar spellings: names of options there that differ from keystoneauth's.
     :ivar prefix: prefix of all names, which are then in upper case.
     :ivar role: role that the user needs there.
+    :ivar auth_name: the place of user and address of Keystone, if it is
+        another one, as with ``auth_section``.
     """
 
     name: str
     spellings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     prefix: str = ''
     role: str = 'admin'
+    auth_name: str = ''
 
     @classmethod
     def of_group(cls, group: str) -> Self:
@@ -82,7 +97,10 @@ class Place:
             if len(spelled) > 1
             else spelled
         )
-        return f'{text} of {self.name}' if self.name else text
+        where = self.name
+        if self.auth_name and _AUTH.issuperset(names):
+            where = self.auth_name
+        return f'{text} of {where}' if where else text
 
 
 def is_connection_error(error: BaseException) -> bool:
@@ -138,8 +156,8 @@ def refusal(status: int, place: Place) -> str:
     """
     if status == 403:
         return (
-            f'give the user of {place.name or place.options("username")} the '
-            f'role {place.role}, in its project'
+            f'give the user that {place.options("username")} names the role '
+            f'{place.role}, in its project'
         )
     if status == 401:
         return (
@@ -216,5 +234,6 @@ def _hint(error: BaseException, text: str, place: Place, keystone: str) -> str:
     if isinstance(error, OSError) and 'invalid path' in text:
         return f'is {options("cafile")}, certfile or keyfile a wrong path?'
     if type(error) is Exception or isinstance(error, ksa.OptionError):
-        return f'set it in {place.name or "the OS_* variables"}'
+        where = place.auth_name or place.name or 'the OS_* variables'
+        return f'set it in {where}'
     return ''

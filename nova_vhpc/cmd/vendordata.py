@@ -95,7 +95,11 @@ def make(conf: cfg.ConfigOpts) -> Any:
     """
     group = nova_conf.GROUP
     client = credentials.adapter(conf, group)
-    source = nova.NovaClusterSource(client, conf.vhpc_vendordata.cache_seconds)
+    source = nova.NovaClusterSource(
+        client,
+        conf.vhpc_vendordata.cache_seconds,
+        place=credentials.place(conf, group),
+    )
     application = wsgi.make_application(conf, source)
     if not credentials.given(conf, group):
         LOG.error(

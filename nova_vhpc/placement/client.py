@@ -60,11 +60,17 @@ class PlacementClient:
     :class:`PlacementError` on any other failure.
 
     :param adapter: keystoneauth adapter for the placement service.
+    :param place: where its options are set.
     :ivar writes: number of requests that may have changed something.
     """
 
-    def __init__(self, adapter: ksa_adapter.Adapter) -> None:
+    def __init__(
+        self,
+        adapter: ksa_adapter.Adapter,
+        place: failures.Place = _PLACE,
+    ) -> None:
         self._adapter = adapter
+        self._place = place
         self._known: set[str] = set()
         self.writes = 0
 
@@ -290,7 +296,7 @@ class PlacementClient:
         except Exception as error:
             # keystoneauth raises many kinds.
             raise PlacementError(
-                failures.reason(error, _PLACE, self._adapter)
+                failures.reason(error, self._place, self._adapter)
             ) from error
         code = response.status_code
         if code < http.HTTPStatus.BAD_REQUEST or (
@@ -303,7 +309,7 @@ class PlacementClient:
             else PlacementError
         )
         text = f'{method} {url}: {code}: {_detail(response)}'
-        if hint := failures.refusal(code, _PLACE):
+        if hint := failures.refusal(code, self._place):
             text = f'{text.rstrip(". ")}; {hint}'
         raise error_type(text)
 

@@ -128,7 +128,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return checks.placement_away(str(error))
         except Exception as error:
             # keystoneauth raises many kinds.
-            place = failures.Place.of_group(group)
+            place = credentials.place(self._conf, group)
             return checks.placement_away(failures.reason(error, place, client))
         stamps = placement_facts.stamps(markers, summaries)
         return checks.placement(

@@ -33,7 +33,6 @@ MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
 servers."""
 
-
 _PLACE = failures.Place.of_group(nova_api.GROUP)
 
 _RUNNING = (
@@ -62,6 +61,7 @@ class NovaClusterSource:
     :param ttl_s: time in seconds for which a cluster is cached, because all
         its members boot and ask at the same time.
     :param tiers: metadata keys of aggregates for switch and rack.
+    :param place: where the client's options are set.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class NovaClusterSource:
         client: adapter.Adapter,
         ttl_s: float,
         tiers: tuple[str, str] = ('vhpc:switch', 'vhpc:rack'),
+        place: failures.Place = _PLACE,
     ) -> None:
         self._client = client
+        self._place = place
         self._ttl_s = ttl_s
         self._tiers = tiers
         self._orders = nic_order.NicOrders(client)
@@ -223,7 +225,7 @@ class NovaClusterSource:
             if not failures.is_connection_error(error):
                 raise
             raise RuntimeError(
-                failures.reason(error, _PLACE, self._client)
+                failures.reason(error, self._place, self._client)
             ) from None
         if response.status_code == 404 and missing is not None:
             raise missing(f'Nova has no {url}')
@@ -232,7 +234,7 @@ class NovaClusterSource:
                 f'Nova answered GET {url.split("?")[0]} with '
                 f'{response.status_code}: '
                 + (
-                    failures.refusal(response.status_code, _PLACE)
+                    failures.refusal(response.status_code, self._place)
                     or response.text[:200]
                 )
             )

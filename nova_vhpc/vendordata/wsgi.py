@@ -34,7 +34,7 @@ from nova_vhpc.vendordata import answer, model, nova
 
 LOG = logging.getLogger(__name__)
 
-_AUTHTOKEN = failures.Place.of_group('keystone_authtoken')
+_AUTHTOKEN = 'keystone_authtoken'
 
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
@@ -174,7 +174,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _UncheckedTokenError(Exception):
-    """Keystone could not be asked about a token; the text says why."""
+    """Keystone could not be asked about a token; its cause says why."""
 
 
 class _TokenCheck(auth_token.AuthProtocol):
@@ -194,9 +194,14 @@ class _TokenCheck(auth_token.AuthProtocol):
             cause = _keystone_error(error)
             if cause is None:
                 raise
-            raise _UncheckedTokenError(
-                failures.reason(cause, _AUTHTOKEN, self._auth)
-            ) from error
+            raise _UncheckedTokenError from cause
+
+    def reason(
+        self, error: _UncheckedTokenError, place: failures.Place
+    ) -> str:
+        """Return why Keystone could not be asked, and what to change."""
+        cause = error.__cause__ or error
+        return failures.reason(cause, place, self._auth)
 
 
 def _keystone_error(error: BaseException) -> BaseException | None:
@@ -226,10 +231,12 @@ class Authenticated:
             )
         except Exception as error:
             # keystoneauth raises many kinds.
-            text = failures.reason(error, _AUTHTOKEN)
+            place = credentials.place(conf, _AUTHTOKEN)
+            text = failures.reason(error, place)
             raise credentials.UnusableError(
                 f'[keystone_authtoken] is unusable: {text}'
             ) from error
+        self._place = credentials.place(conf, _AUTHTOKEN)
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -238,7 +245,10 @@ class Authenticated:
         try:
             answer: Iterable[bytes] = self._check(environ, start_response)
         except _UncheckedTokenError as error:
-            LOG.error('Tokens cannot be checked: %s', error)
+            LOG.error(
+                'Tokens cannot be checked: %s',
+                self._check.reason(error, self._place),
+            )
             return _respond(
                 start_response,
                 *_error('503 Service Unavailable', 'tokens cannot be checked'),
@@ -265,7 +275,7 @@ def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
         Application(source, roles=set(options.allowed_roles)), conf
     )
     # Not before: keystonemiddleware registers the options.
-    if not credentials.given(conf, 'keystone_authtoken'):
+    if not credentials.given(conf, _AUTHTOKEN):
         raise ValueError(
             '[vhpc_vendordata]auth_strategy = keystone: no token can be '
             "checked without auth_type, auth_url and the service's user in "

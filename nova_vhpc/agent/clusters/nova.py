@@ -26,8 +26,6 @@ from nova_vhpc.conf import nova_api
 
 MICROVERSION = '2.100'
 
-_PLACE = failures.Place.of_group(nova_api.GROUP)
-
 
 class NovaError(Exception):
     """Nova is away, refused the request, or gave an invalid answer."""
@@ -185,5 +183,9 @@ class NovaServers:
             if not failures.is_connection_error(error):
                 raise
             raise NovaError(
-                failures.reason(error, _PLACE, self._adapter)
+                failures.reason(
+                    error,
+                    credentials.place(self._conf, nova_api.GROUP),
+                    self._adapter,
+                )
             ) from error

@@ -336,7 +336,9 @@ class PublishWorker:
             adapter = credentials.adapter(self._conf, 'placement')
         except credentials.UnusableError as error:
             raise placement_client.PlacementError(str(error)) from error
-        return placement_client.PlacementClient(adapter)
+        return placement_client.PlacementClient(
+            adapter, credentials.place(self._conf, 'placement')
+        )
 
     def _node(self) -> tuple[list[str], str | None]:
         """Return the compute node's possible names, and its UUID if known."""

@@ -38,10 +38,10 @@ class ApiCloud(cloud.Cloud):
         schema = self.spawn(
             'schema', *self._manage('make'), self.config.database('nova_cell0')
         )
-        self._run_wsgi('placement')
-        self._await_end(schema, 'the database schemas')
-        self._run_wsgi('nova')
-        self._await_end(keystone, 'the users')
+        self.run_wsgi('placement')
+        self.await_end(schema, 'the database schemas')
+        self.run_wsgi('nova')
+        self.await_end(keystone, 'the users')
         for name in ('keystone', 'placement', 'nova'):
             self.wait_http(name)
 
@@ -95,5 +95,5 @@ class ApiCloud(cloud.Cloud):
 
     def start_keystone(self) -> None:
         """Start Keystone again after its daemon was stopped."""
-        self._run_wsgi('keystone')
+        self.run_wsgi('keystone')
         self.wait_http('keystone')

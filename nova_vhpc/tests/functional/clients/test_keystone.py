@@ -34,9 +34,10 @@ from oslo_upgradecheck import upgradecheck
 from oslo_utils import uuidutils
 
 from nova_vhpc.agent.clusters import nova
+from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.clients import credentials
 from nova_vhpc.cmd import explain, flavor, vendordata
-from nova_vhpc.conf import nova_api, placement
+from nova_vhpc.conf import nova_api, placement, topology
 from nova_vhpc.placement import client
 from nova_vhpc.tests.functional.clients import api_cloud, tls
 from nova_vhpc.tests.stack import config
@@ -48,9 +49,7 @@ Options = Mapping[str, object]
 @functools.cache
 def start_cloud() -> api_cloud.ApiCloud:
     """Start the cloud of all tests here, with some faulty users."""
-    cloud = api_cloud.ApiCloud()
-    unittest.addModuleCleanup(cloud.stop)
-    cloud.start()
+    cloud = unittest.enterModuleContext(api_cloud.ApiCloud())
     cloud.add_user('roleless', ())
     cloud.add_user('reader', ('reader',))
     cloud.add_user('lapsed', ('admin',))
@@ -121,7 +120,7 @@ class KeystoneCase(testtools.TestCase):
     def read(self, **groups: Options) -> cfg.ConfigOpts:
         """Return a configuration with option groups, read from a file."""
         conf = cfg.ConfigOpts()
-        for module in (nova_api, placement):
+        for module in (nova_api, placement, topology):
             module.register_opts(conf)
         conf(['--config-file', str(self.write(**groups))])
         return conf
@@ -178,6 +177,28 @@ class AgentTest(KeystoneCase):
                 result = facts.Checks(conf)._check_placement()
                 self.assertEqual(upgradecheck.Code.FAILURE, result.code)
                 self.assert_line(result.details, '[placement]', *words)
+
+    def test_options_of_an_auth_section_are_named_there(self) -> None:
+        service = {'auth_section': 'keystone', 'region_name': 'RegionOne'}
+        conf = self.read(
+            keystone=self.options(password='wrong'),
+            placement=service,
+            vhpc_nova=service,
+        )
+        for ask in (
+            lambda: (
+                publish_worker.PublishWorker(conf, 'host')
+                .withdrawal()
+                .move_out()
+            ),
+            nova.NovaServers(conf, 'host').fetch,
+        ):
+            error = self.assertRaises(
+                (client.PlacementError, nova.NovaError), ask
+            )
+            self.assert_line(
+                str(error), 'username, password and project_name of [keystone]'
+            )
 
     def test_unknown_authority_is_cured_by_cafile(self) -> None:
         proxy = self.useFixture(tls.TlsProxy(self.cloud.ports['keystone']))
