@@ -89,8 +89,11 @@ def fit(
     :param networks: networks of the server, None if unknown: then any uplink
         serves.
     """
-    # OVN keeps the packets of co-located peers on the host by itself.
-    peers_stay = networks is not None and networks.uses_encap_ips
+    # The integration bridge keeps the packets of peers on the host that are on
+    # one tunneled network, or on one bond.
+    peers_stay = (networks is not None and networks.uses_encap_ips) or any(
+        uplink.bond for uplink in uplinks
+    )
     if (
         rule.beside is not None
         and not peers_stay

@@ -135,6 +135,11 @@ class FitTest(base.BaseTestCase):
             )
             self.assertEqual(encap_ips, fit.reason is None)
 
+    def test_bond_needs_no_bridge_for_peers(self):
+        member = dataclasses.replace(OWN, bond=True)
+        fit = self.fit('shared-separate', member)
+        self.assertEqual((member,), fit.uplinks)
+
     def test_tunneled_server_gets_uplinks_with_an_encap_ip(self):
         tunnel = dataclasses.replace(OWN, bridge='br4', tunnel=True)
         self.assertEqual(
