@@ -145,9 +145,10 @@ class EncapIpBinder:
                 f'{one.nic} (bridge {one.bridge})' for one in down
             )
             raise UnsupportedError(
-                f'the link of uplink {names} of host {self._host} is down. '
-                'Until it is up again, OVN uses encap IP '
-                f'{", ".join(self.in_force(uuid).values())}'
+                f'the link of uplink {names} of host {self._host} is down',
+                'Repair it; until then OVN uses encap IP '
+                + ', '.join(self.in_force(uuid).values()),
+                cause='link-down',
             )
         return len(due)
 

@@ -20,6 +20,7 @@ import socket
 from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.functional.agent import binding_agent
 from nova_vhpc.tests.ovn import lab
+from nova_vhpc.topology import model
 
 
 class EncapIpAgentTest(binding_agent.BindingAgentCase):
@@ -103,3 +104,43 @@ class EncapIpAgentTest(binding_agent.BindingAgentCase):
         self.assertEqual(before, self.host.external_ids(self.tap))
         self.assertEqual(0, self.stop_agent(agent))
         self.assertEqual(before, self.host.external_ids(self.tap))
+
+    def test_dead_link_is_reported_and_reserved_until_it_is_up(self) -> None:
+        agent = self.start_bound()
+        uuid = self.target.UUIDString()
+        self.wait_for(self.bound, 'the status of the binding')
+        self.assertFalse(self.is_reserved())
+        self.host.set_link(1, up=False)
+        self.wait_for(
+            lambda: self.host.encap_ip(self.tap) == self.host.encap_ips[0],
+            'the default encap IP',
+        )
+        self.wait_for(self.is_reserved, 'the reservation')
+        unsteered = self.wait_for(
+            lambda: self.status()['binding']['unsteered'].get(uuid),
+            'the problem in the status',
+        )
+        self.assertEqual('link-down', unsteered['cause'])
+        self.assertIn(f'{self.host.nic("n1")} (bridge', unsteered['what'])
+        self.assertIn(self.host.encap_ips[0], unsteered['remedy'])
+        part = self.status()['health']['parts']['binding']
+        self.assertEqual('degraded', part['state'])
+
+        self.host.set_link(1, up=True)
+        self.wait_for(self.bound, 'the end of the problem')
+        self.wait_for(
+            lambda: not self.is_reserved(), 'the end of the reservation'
+        )
+        self.assertEqual(self.host.encap_ips[1], self.host.encap_ip(self.tap))
+        self.assertEqual(0, self.stop_agent(agent))
+        self.assertEqual('', self.host.encap_ip(self.tap))
+
+    def is_reserved(self) -> bool:
+        """Return whether Placement gives the claimed uplink to nobody."""
+        provider = model.provider_uuid(
+            'cn1', self.host.bridge('n1'), self.host.nic('n1')
+        )
+        slots = self.nova(
+            'GET', f'/resource_providers/{provider}/inventories'
+        )['inventories'][model.UPLINK]
+        return bool(slots['reserved'] == slots['total'])
