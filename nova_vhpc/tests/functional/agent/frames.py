@@ -65,7 +65,9 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
             }
 
         before = counted()
-        source.ping(target, PINGS)
+        self.answers = PINGS - source.ping(target, PINGS)
+        # On a busy machine, Open vSwitch in user space loses some.
+        self.assertGreater(self.answers, PINGS // 2)
         return {
             key: [
                 after - earlier
@@ -78,7 +80,7 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         """Assert that one uplink carried all frames, and no other any."""
         others = carried[:rail] + carried[rail + 1 :]
         self.assertEqual([0] * len(others), others, carried)
-        self.assertGreaterEqual(carried[rail], PINGS)
+        self.assertGreaterEqual(carried[rail], self.answers)
         self.assertLessEqual(carried[rail], PINGS + NOISE)
 
     def choose_hosts(self, guest: encap_ip.Guest, hosts: str) -> None:
