@@ -130,14 +130,14 @@ class BindingAgent(abc.ABC):
 
     :param enabled: whether ``bind_uplinks`` is on.
     :ivar guests: the guests that it manages, by UUID.
-    :ivar claimed: number of the uplink that a guest has claimed, by UUID.
+    :ivar claimed: numbers of the uplinks that a guest has claimed, by UUID.
     :ivar physnets: physical networks of an uplink, by number.
     """
 
     def __init__(self, host: lab.Host, enabled: bool = True) -> None:
         self.host = host
         self.guests: dict[str, Any] = {}
-        self.claimed: dict[str, int] = {}
+        self.claimed: dict[str, tuple[int, ...]] = {}
         self.physnets: dict[int, tuple[str, ...]] = {}
         self.ovsdb = connection.Ovsdb(host.socket)
         self.ovsdb.start()
@@ -178,13 +178,11 @@ class BindingAgent(abc.ABC):
         return types.SimpleNamespace(lookupByUUIDString=look_up)
 
     def _uplinks(self, uuid: str) -> tuple[claims.ClaimedUplink, ...]:
-        if uuid not in self.claimed:
-            return ()
-        return (self.uplink(self.claimed[uuid]),)
+        return tuple(map(self.uplink, self.claimed.get(uuid, ())))
 
-    def manage(self, guest: Guest, rail: int) -> None:
-        """Take a guest in that has claimed an uplink."""
-        self.claimed[guest.uuid] = rail
+    def manage(self, guest: Guest, *rails: int) -> None:
+        """Take a guest in that has claimed uplinks."""
+        self.claimed[guest.uuid] = rails
         self.guests[guest.uuid] = guest.as_managed()
 
     def problem(self, guest: Guest) -> str:

@@ -14,7 +14,7 @@
 """Packets take the claimed uplink, on two hosts with real OVN."""
 
 from nova_vhpc.tests.functional.agent import frames
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc.tests.ovn import domain, lab
 
 
 class EncapIpPathsTest(frames.FramesTestCase):
@@ -58,3 +58,23 @@ class EncapIpPathsTest(frames.FramesTestCase):
         self.wait_for_encap_ip(self.far, self.hosts['h2'].encap_ips[1])
         for carried in self.frames(self.here, self.far).values():
             self.assert_rail(1, carried)
+
+    def test_each_of_two_nics_uses_one_of_two_claimed_uplinks(self) -> None:
+        # Both are NICs of one server, as with multiple-shared.
+        other = self.peer
+        other.unplug()
+        other.uuid = self.here.uuid
+        other.plug()
+        self.here.domain = domain.Domain(
+            self.here.uuid, (self.here.mac, other.mac)
+        )
+        self.agents['h1'].manage(self.here, 1, 2)
+        for rail, nic in ((1, self.here), (2, other)):
+            self.wait_for_encap_ip(nic, self.hosts['h1'].encap_ips[rail])
+        for rail, nic in ((1, self.here), (2, other)):
+            self.assert_rail(rail, self.frames(nic, self.far)['h1 in'])
+            self.assert_rail(rail, self.frames(self.far, nic)['h1 in'])
+
+        self.agents['h1'].binder.stop()
+        for nic in (self.here, other):
+            self.assertEqual('', nic.encap_ip)
