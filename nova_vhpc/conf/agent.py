@@ -39,6 +39,9 @@ def _seconds(low: float) -> types.Finite:
     return types.Finite(low, 86_400.0, 'seconds')
 
 
+REMOVED_BINDERS = ('linux_bridge',)
+"""Binders of earlier versions, which configuration files may still name."""
+
 OPTS: list[Any] = [
     cfg.StrOpt(
         'libvirt_uri',
@@ -306,3 +309,11 @@ def register_opts(conf: Any) -> None:
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Return the group and its options, for the sample file."""
     return [(GROUP, OPTS)]
+
+
+def removed_binder(name: str) -> str:
+    """Return in one sentence what to do about a binder that is gone."""
+    return (
+        f'[vhpc_agent] binders: {name} is ignored, there is no such binder '
+        'any more; remove it from the option'
+    )

@@ -25,13 +25,11 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import base
+from nova_vhpc.conf import agent as agent_conf
 
 LOG = logging.getLogger(__name__)
 
 NAMESPACE = 'nova_vhpc.binders'
-
-REMOVED = ('linux_bridge',)
-"""Binders of earlier versions, which configuration files may still name."""
 
 
 class BinderSet:
@@ -146,12 +144,8 @@ def load_all(
 def _load(
     name: str, conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
 ) -> base.Binder | None:
-    if name in REMOVED:
-        LOG.warning(
-            '[vhpc_agent] binders: %s is ignored, there is no such binder '
-            'any more; remove it from the option',
-            name,
-        )
+    if name in agent_conf.REMOVED_BINDERS:
+        LOG.warning('%s', agent_conf.removed_binder(name))
         return None
     value = f"[vhpc_agent]binders = '{name}'"
     make = plugins.load(NAMESPACE, name, value, 'no such binder')

@@ -54,14 +54,17 @@ def checked(
     if member is None:
         raise UnsupportedError(
             f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} is '
-            'no member of a bond of Open vSwitch any more. Put it back, or '
-            'move the server to another host'
+            'no member of a bond of Open vSwitch any more',
+            'Put it back, or move the server to another host',
+            cause='bond',
         )
     if reason := member.bond.unstable_because:
         raise UnsupportedError(
             f'bond {member.bond.name} (bridge {member.bridge}) of host {host} '
-            f'cannot be steered: {reason}. Set bond_mode=balance-slb, '
-            'lacp=off and other_config:bond-rebalance-interval=0 of the port; '
-            f'or move servers that have claimed {uplink.nic} to another host'
+            f'cannot be steered: {reason}',
+            'Set bond_mode=balance-slb, lacp=off and '
+            'other_config:bond-rebalance-interval=0 of the port; or move '
+            f'servers that have claimed {uplink.nic} to another host',
+            cause='bond',
         )
     return member
