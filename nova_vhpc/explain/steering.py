@@ -26,7 +26,7 @@ from nova_vhpc.scheduler.sources.snapshot import UplinkState
 
 
 class Way(enum.StrEnum):
-    """What steers packets; the names are those of the agent's binders."""
+    """What steers packets: a binder of the agent, or Neutron's doing."""
 
     ENCAP_IP = 'encap_ip'
     PORTS = 'ports'

@@ -120,7 +120,7 @@ class TunnelTest(RailsTestCase):
         self.assertIn(':br-hpc1:', claimed)
         found = self.explained('--port', 'hpc1')
         self.assertEqual(
-            {'bond'}, {host['steered_by'] for host in found['hosts']}
+            {'bond_entry'}, {host['steered_by'] for host in found['hosts']}
         )
 
 

@@ -225,6 +225,9 @@ class LinkTest(OvsDiscoveryTest):
             {'eth1': (False, 'bond0'), 'eth2': (True, 'bond0')},
             {u.nic: (u.up, u.bond) for u in uplinks.values()},
         )
+        self.assertEqual(
+            {('hpc1',)}, {uplink.physnets for uplink in uplinks.values()}
+        )
 
 
 class NamedTest(OvsDiscoveryTest):
