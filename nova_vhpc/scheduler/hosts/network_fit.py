@@ -36,7 +36,8 @@ class Rule:
 
     :ivar kind: kind of the bridges that carry traffic between hosts; None
         if any kind serves.
-    :ivar bridges: number of different bridges of that kind per member.
+    :ivar bridges: number of different bridges of that kind per member, or of
+        different members of a bond that claims decide about.
     :ivar beside: kind of a further bridge that must exist, even with a dead
         link, because it carries the traffic of co-located peers; None
         without one.
@@ -127,7 +128,7 @@ def fit(
         else:
             fitting.append(uplink)
     if len(fitting) < rule.bridges or (
-        rule.bridges > 1 and len({u.bridge for u in fitting}) < rule.bridges
+        rule.bridges > 1 and len({u.path for u in fitting}) < rule.bridges
     ):
         return Fit(reason=_reason(rule, uplinks, fitting, problems))
     if len(fitting) > 1:
@@ -138,20 +139,20 @@ def fit(
 def members(rule: Rule, free: Iterable[tuple[str, int]]) -> int:
     """Return how many members the free slots serve at the same time.
 
-    :param free: bridge and number of free slots of each uplink that serves
+    :param free: path and number of free slots of each uplink that serves
         the rule.
     """
     if not rule.bridges:
         return NO_LIMIT
-    by_bridge: dict[str, int] = {}
-    for bridge, slots in free:
-        by_bridge[bridge] = by_bridge.get(bridge, 0) + slots
-    total = sum(by_bridge.values())
-    if rule.bridges == 1 or not by_bridge:
+    by_path: dict[str, int] = {}
+    for path, slots in free:
+        by_path[path] = by_path.get(path, 0) + slots
+    total = sum(by_path.values())
+    if rule.bridges == 1 or not by_path:
         return total
-    # A member needs two different bridges, so the slots of the fullest bridge
-    # can be paired with those of other bridges only.
-    return min(total // 2, total - max(by_bridge.values()))
+    # A member needs two different paths, so the slots of the fullest path can
+    # be paired with those of other paths only.
+    return min(total // 2, total - max(by_path.values()))
 
 
 def taken(uplinks: Iterable[UplinkState]) -> str:
@@ -170,7 +171,7 @@ def _reason(
     kind = 'uplinked' if rule.kind is None else str(rule.kind)
     if not problems:
         if rule.bridges > 1:
-            bridges = len({uplink.bridge for uplink in fitting})
+            bridges = len({uplink.path for uplink in fitting})
             return (
                 f'it has {bridges} {kind} bridge(s), {rule.bridges} are '
                 f'needed; {_bridges(uplinks)}'

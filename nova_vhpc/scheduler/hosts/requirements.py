@@ -247,7 +247,7 @@ def evaluate(
     if requirements.requested_uplinks:
         uplinks = claimable(host, fit.uplinks)
         slots = network_fit.members(
-            rule, [(u.bridge, u.free or 1) for u in uplinks]
+            rule, [(u.path, u.free or 1) for u in uplinks]
         )
         if not slots:
             return FitResult(

@@ -160,8 +160,8 @@ class UplinkReservations:
         return network_fit.members(self._rule, self._free())
 
     def _free(self) -> Iterable[tuple[str, int]]:
-        """Return bridge and number of free slots of each uplink."""
-        return ((u.bridge, slots) for u, slots in self._free_slots())
+        """Return path and number of free slots of each uplink."""
+        return ((u.path, slots) for u, slots in self._free_slots())
 
     def _free_slots(self) -> Iterable[tuple[UplinkState, int]]:
         return (
@@ -228,7 +228,7 @@ class UplinkReservations:
         :param on_take: called when a candidate is handed out.
         :param chance: function that returns a random number.
         :param more: number of further members that may need uplinks; a
-            pair of bridges that would leave some without a pair comes last.
+            pair of paths that would leave some without a pair comes last.
         """
         peers: dict[str, int] = {}
         if self._used and self._rule.kind is network_fit.SHARED:
@@ -254,25 +254,25 @@ class UplinkReservations:
     def _stranded(self, more: int) -> Callable[[Set[str]], int]:
         """Return a function that counts the members that a claim strands.
 
-        A member is stranded if no pair of bridges is left for it. Bridges
+        A member is stranded if no pair of paths is left for it. Paths
         with many free slots must be paired with the others first; else their
         last slots have no partner.
 
         :param more: number of further members.
-        :returns: function of the names of the claimed bridges.
+        :returns: function of the claimed paths.
         """
         if self._rule.bridges < 2 or self._unknown or more <= 0:
-            return lambda bridges: 0
+            return lambda paths: 0
         free: Counter[str] = Counter()
-        for bridge, slots in self._free():
-            free[bridge] += slots
+        for path, slots in self._free():
+            free[path] += slots
         more = min(more, network_fit.members(self._rule, free.items()) - 1)
         if more <= free.total() - 2 - max(free.values(), default=0):
-            # The other bridges have enough slots, whichever pair is taken.
-            return lambda bridges: 0
+            # The other paths have enough slots, whichever pair is taken.
+            return lambda paths: 0
 
-        def stranded(bridges: Set[str]) -> int:
-            still_free = ((b, free[b] - (b in bridges)) for b in free)
+        def stranded(paths: Set[str]) -> int:
+            still_free = ((p, free[p] - (p in paths)) for p in free)
             return max(0, more - network_fit.members(self._rule, still_free))
 
         return stranded
@@ -291,6 +291,7 @@ class UplinkReservations:
         other_rail = 0
         slowest: float = 0
         bridges = set()
+        paths = set()
         for uuid in claimed:
             uplink = self._uplinks.get(uuid)
             used = self._used.get(uuid, 0)
@@ -304,12 +305,13 @@ class UplinkReservations:
                 crowded += uplink.used
                 slowest = min(slowest or uplink.mbps, uplink.mbps)
                 bridges.add(uplink.bridge)
+                paths.add(uplink.path)
                 if wanted is not None:
                     other_rail += rails.name_of(uplink) not in wanted
             elif not self._unknown or used:
                 return None
         # Two request groups may be offered the same uplink.
-        different = len(claimed) if self._unknown else len(bridges)
+        different = len(claimed) if self._unknown else len(paths)
         if different < self._rule.bridges:
             return None
         peers_there = 0
@@ -317,7 +319,7 @@ class UplinkReservations:
             peers_there = sum(peers.get(bridge, 0) for bridge in bridges)
         return (
             lost,
-            stranded(bridges),
+            stranded(paths),
             -peers_there,
             other_rail,
             -slowest,

@@ -86,6 +86,15 @@ class UplinkState:
         """Number of slots that can still be claimed."""
         return max(0, self.slots - self.used)
 
+    @property
+    def path(self) -> str:
+        """What no two uplinks of one member may have in common.
+
+        That is the bridge. But of a bond whose members are chosen by claims,
+        each is a path of its own.
+        """
+        return f'{self.bridge}/{self.uuid}' if self.bond else self.bridge
+
     def __str__(self) -> str:
         return f'NIC {self.nic} on bridge {self.bridge}'
 

@@ -19,7 +19,7 @@ the hosts.
 """
 
 from nova_vhpc.tests.functional.agent import bond_entry, encap_ip
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc.tests.ovn import domain, lab
 
 PINGS = 50
 
@@ -129,3 +129,24 @@ class BondEntryPathsTest(bond_entry.BondEntryTestCase):
         self.here.plug()
         self.lab.nbctl('--wait=hv', 'sync')
         self.assert_path(1, 1)
+
+    def test_each_of_two_nics_uses_one_of_two_claimed_members(self) -> None:
+        # Both are NICs of one server, as with multiple-shared.
+        other = self.peer
+        other.unplug()
+        other.uuid = self.here.uuid
+        other.plug()
+        self.lab.nbctl('--wait=hv', 'sync')
+        self.here.domain = domain.Domain(
+            self.here.uuid, (self.here.mac, other.mac)
+        )
+        self.claim(self.far, 0)
+        agent = self.agents['h1']
+        agent.manage(self.here, 0, 1)
+        for number, nic in enumerate((self.here, other)):
+            nic.ping(self.far, 3)
+            self.wait_for_member(agent, nic, number)
+        for number, nic in enumerate((self.here, other)):
+            carried = self.frames(nic, self.far, PINGS)
+            for way in ('in', 'out'):
+                self.assert_member(number, carried[f'h1 {way}'])

@@ -41,7 +41,7 @@ ROW = re.compile(
 WAYS = {
     'exported': {'port', 'alias'},
     'shared': {'N', 'T', 'bond'},
-    'multiple-shared': {'N', 'T'},
+    'multiple-shared': {'N', 'T', 'P'},
     'separate': {'N', 'T', 'P'},
     'shared-separate': {'N', 'T', 'P'},
 }

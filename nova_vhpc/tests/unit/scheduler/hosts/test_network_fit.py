@@ -135,6 +135,18 @@ class FitTest(base.BaseTestCase):
             )
             self.assertEqual(encap_ips, fit.reason is None)
 
+    def test_members_of_a_steered_bond_are_two_paths(self):
+        one, other = (
+            dataclasses.replace(SHARED, uuid=nic, nic=nic, bond=True)
+            for nic in ('eth1', 'eth2')
+        )
+        fit = self.fit('multiple-shared', one, other)
+        self.assertEqual((one, other), fit.uplinks)
+        rule = network_fit.RULES['multiple-shared']
+        for uplinks, members in (((one, other), 8), ((one, one), 0)):
+            free = [(uplink.path, uplink.free) for uplink in uplinks]
+            self.assertEqual(members, network_fit.members(rule, free))
+
     def test_bond_needs_no_bridge_for_peers(self):
         member = dataclasses.replace(OWN, bond=True)
         fit = self.fit('shared-separate', member)

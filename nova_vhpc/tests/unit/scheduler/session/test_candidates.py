@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
+
 from oslotest import base
 
 from nova_vhpc.scheduler.hosts import network_fit
@@ -226,6 +228,20 @@ class UplinkReservationsTest(base.BaseTestCase):
         found = [candidate('a1', 'a2'), candidate('a1', 'b1')]
         self.assertEqual(
             [('a1', 'b1')], claimed(self.order(reservations, found))
+        )
+        self.assertEqual(4, reservations.members_left())
+
+    def test_pair_may_be_of_two_members_of_a_steered_bond(self):
+        self.rule = network_fit.RULES['multiple-shared']
+        reservations = self.reservations(
+            *(
+                dataclasses.replace(uplink(uuid, 4), bond=True)
+                for uuid in ('a1', 'a2')
+            )
+        )
+        found = [candidate('a1', 'a1'), candidate('a1', 'a2')]
+        self.assertEqual(
+            [('a1', 'a2')], claimed(self.order(reservations, found))
         )
         self.assertEqual(4, reservations.members_left())
 
