@@ -454,7 +454,7 @@ class Cloud:
                 ),
             },
         )
-        self.wait_port('rabbit', 'rabbitmq', 90)
+        self.wait_port('rabbit', 'rabbitmq')
 
     def wait_port(
         self, port: str, daemon: str | None = None, timeout_s: float = 240
