@@ -184,8 +184,13 @@ class Ovsdb:
         write.add(change)
         try:
             write.commit()
+        except exceptions.TimeoutException as error:
+            # The library raises some whose text cannot be had.
+            self._hangs = True
+            raise OvsdbError(
+                f'ovsdb-server at {self.remote} does not answer'
+            ) from error
         except (RuntimeError, OSError) as error:
-            self._hangs = isinstance(error, exceptions.TimeoutException)
             raise OvsdbError(
                 f'ovsdb-server at {self.remote}: {error}'
             ) from error

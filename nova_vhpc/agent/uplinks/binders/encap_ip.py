@@ -33,7 +33,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
@@ -196,8 +195,9 @@ class EncapIpBinder:
         for uuid in self._journal.uuids():
             try:
                 self._restore(uuid)
-            except (JournalError, ovsdb_connection.OvsdbError) as error:
-                failures[uuid] = str(error)
+            except Exception as error:
+                # Whatever happens to one guest, the others are restored.
+                failures[uuid] = str(error) or repr(error)
         return failures
 
     def _restore(self, uuid: str) -> int:

@@ -19,6 +19,8 @@ from unittest import mock
 import fixtures
 from oslo_config import cfg
 from oslotest import base
+from ovsdbapp import exceptions
+from ovsdbapp.backend.ovs_idl import transaction
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.ovsdb import connection
@@ -95,6 +97,24 @@ class NoServerTest(base.BaseTestCase):
     def test_write_is_refused(self) -> None:
         with self.assertRaisesRegex(connection.OvsdbError, 'is away'):
             self.start().set_external_id('0' * 32, 'encap-ip', 'x', None)
+
+
+class WriteTest(base.BaseTestCase):
+    def test_timeout_without_a_text_is_a_refusal(self) -> None:
+        """The library raises one while the server restarts."""
+        error = exceptions.TimeoutException()
+        self.assertRaises(AttributeError, str, error)
+        ovsdb = connection.Ovsdb('unix:/nowhere')
+        with (
+            mock.patch.object(
+                connection.Ovsdb, 'connected', mock.PropertyMock()
+            ),
+            mock.patch.object(
+                transaction.Transaction, 'commit', side_effect=error
+            ),
+            self.assertRaisesRegex(connection.OvsdbError, 'does not answer'),
+        ):
+            ovsdb.set_external_id('0' * 32, 'encap-ip', 'x', None)
 
 
 class OptionTest(base.BaseTestCase):

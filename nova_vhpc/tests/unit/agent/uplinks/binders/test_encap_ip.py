@@ -337,6 +337,24 @@ class CrashTest(EncapIpCase):
         self.assertEqual({}, self.binder.restore_all(self.fail))
         self.assert_restored()
 
+    def test_unexpected_error_at_one_guest_keeps_no_other_from_restoring(
+        self,
+    ) -> None:
+        self.bind()
+        self.ovsdb.plug('a', 'fa:16:3e:00:00:0a')
+        other = domain.Domain('a', ('fa:16:3e:00:00:0a',))
+        self.binder.bind(other, (FIRST,), None)
+        refusals = iter([AttributeError('msg')])
+
+        def refuse() -> None:
+            for error in refusals:
+                raise error
+
+        self.ovsdb.before_write = refuse
+        self.assertEqual({'a': 'msg'}, self.binder.restore_all(self.fail))
+        self.assertEqual({'a'}, self.binder.uuids())
+        self.assertEqual({}, self.binder.restore_all(self.fail))
+
     def test_damaged_record_is_kept_and_names_the_remedy(self) -> None:
         self.bind()
         (self.journal.path / 'u.json').write_text('{')
