@@ -25,9 +25,16 @@ import sys
 from collections.abc import Iterable
 
 from oslo_config import cfg
-from oslo_privsep import capabilities, priv_context
 
+from nova_vhpc.agent import no_eventlet
 from nova_vhpc.linux import sched_attr
+
+try:
+    from oslo_privsep import capabilities, priv_context
+except ImportError:
+    # oslo.privsep of OpenStack 2026.1 cannot do without eventlet.
+    with no_eventlet.allowed():
+        from oslo_privsep import capabilities, priv_context
 
 SECTION = 'vhpc_privileged'
 HELPER = 'privsep-helper'

@@ -14,9 +14,7 @@
 """oslo.messaging with the threading backend.
 
 Import oslo_messaging through this package only: otherwise it makes
-oslo.service choose eventlet wherever that is installed, as beside Nova. Other
-libraries may load eventlet, which changes nothing as long as nobody calls
-``eventlet.monkey_patch()``.
+oslo.service choose eventlet, which the agent refuses to load, and fail.
 """
 
 from oslo_service import backend

@@ -15,8 +15,8 @@
 Hypothesis draws the same cases in every run, so that a change and not
 chance decides whether they pass; ``HYPOTHESIS_PROFILE=random`` draws others.
 
-Nova refuses to run with native threads if eventlet is loaded, which libraries
-of the agent do wherever it is installed. So Nova comes before all tests.
+Nova 33 loads eventlet, which the agent refuses from its first import on. So
+Nova comes before all tests.
 """
 
 import os

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""oslo.privsep is not loaded unless it is needed."""
+"""oslo.privsep and eventlet are not loaded unless they are needed."""
 
 import pathlib
 import shlex
@@ -35,6 +35,11 @@ class TestPrivileged(base.BaseTestCase):
         )
         self.assertIn(done.returncode, (0, 3))
         return done.returncode == 3
+
+    def test_agent_does_not_load_eventlet_for_ovsdb(self) -> None:
+        self.assertFalse(
+            self.loads('nova_vhpc.agent.ovsdb.connection', 'eventlet')
+        )
 
     def test_agent_does_not_load_oslo_privsep(self) -> None:
         self.assertFalse(self.loads('nova_vhpc.cmd.agent', 'oslo_privsep'))

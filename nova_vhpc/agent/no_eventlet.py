@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Keep eventlet out of the agent, which runs native threads only.
+
+Libraries load eventlet wherever it is installed, and Nova installs it. It
+would change nothing, as nobody patches, but it says at each start that it is
+deprecated.
+"""
+
+import contextlib
+import importlib.abc
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+
+class _NoEventlet(importlib.abc.MetaPathFinder):
+    """Refuses to import eventlet, unless it is loaded already."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == 'eventlet':
+            raise ImportError('nova-vhpc runs native threads only')
+
+
+_FINDER = _NoEventlet()
+
+
+def refuse() -> None:
+    """Refuse eventlet from now on."""
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+
+
+@contextlib.contextmanager
+def allowed() -> Iterator[None]:
+    """Let a library load eventlet that cannot do without."""
+    sys.meta_path.remove(_FINDER)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            yield
+    finally:
+        refuse()
