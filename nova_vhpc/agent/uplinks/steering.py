@@ -112,17 +112,19 @@ class Steering:
                 raise self._mixed(provider, chosen)
             if self._neutron_does(provider, uplinks):
                 return Way('neutron')
-        networks = None
-        if len(known) == len(chosen):
-            networks = base.PROVIDER if provider else base.TUNNEL
-        binder = self._binders.serving(uuid, nics, uplinks, networks)
-        if binder is None:
-            raise self._no_binder(chosen, provider, uplinks)
         is_certain = not any(
             self._networks.may_change(ports[nic.mac.lower()])
             for nic in chosen
             if nic.mac.lower() in ports
         )
+        networks = None
+        if provider:
+            networks = base.PROVIDER
+        elif is_certain and len(known) == len(chosen):
+            networks = base.TUNNEL
+        binder = self._binders.serving(uuid, nics, uplinks, networks)
+        if binder is None:
+            raise self._no_binder(chosen, provider, uplinks)
         return Way(binder.name, binder, is_certain)
 
     def _linux_bridge(self, nic: interfaces.Nic) -> str | None:

@@ -58,6 +58,7 @@ class SteeringTest(base.BaseTestCase):
             self.ovsdb.plug('u', mac)
         self.domain = domain.Domain('u', MACS)
         self.networks: dict[str, port_network.PortNetwork] = {}
+        self.unsettled: set[str] = set()
         self.sysfs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.binders = [self.binder('t', binder_base.TUNNEL)]
 
@@ -77,7 +78,8 @@ class SteeringTest(base.BaseTestCase):
             port.external_ids['attached-mac']
         )
         networks.may_change.side_effect = lambda port: (
-            port.external_ids['attached-mac'] not in self.networks
+            port.external_ids['attached-mac'] in self.unsettled
+            or port.external_ids['attached-mac'] not in self.networks
         )
         return steering.Steering(
             binder_set.BinderSet(self.binders),
@@ -112,6 +114,15 @@ class SteeringTest(base.BaseTestCase):
     def test_unknown_network_is_for_the_first_binder_for_now(self) -> None:
         way = self.way()
         self.assertEqual(('t', False), (way.name, way.is_certain))
+
+    def test_network_that_may_change_is_for_any_binder(self) -> None:
+        """OVN makes the flows to physical networks last."""
+        self.networks = {MACS[1]: TUNNEL}
+        self.binders = [self.binder('p', binder_base.PROVIDER)]
+        self.assert_unsteered('no-binder')
+        self.unsettled = {MACS[1]}
+        way = self.way()
+        self.assertEqual(('p', False), (way.name, way.is_certain))
 
     def test_only_uplink_of_a_physnet_needs_no_binder(self) -> None:
         self.networks = {MACS[1]: provider('hpc1')}
