@@ -263,7 +263,7 @@ class ArgumentsTest(base.TestCase):
         for words in ((), ('docs',), ('unit', 'package')):
             result = self.run_tool('test.sh', *words, tools=tools)
             self.assertEqual((1, ''), (result.returncode, result.stdout))
-            self.assertIn('tools/test.sh unit functional', result.stderr)
+            self.assertIn('tools/test.sh unit older functional', result.stderr)
 
     def test_demo_refuses_arguments(self):
         result = self.run_tool('demo.sh', '--help')
