@@ -185,8 +185,8 @@ def connect(args: argparse.Namespace) -> Any:
     except Exception as error:
         # It passes on whatever a damaged clouds.yaml makes it raise.
         raise CloudError(
-            f'cannot connect to the cloud: {failures.plain(error)}; '
-            + _choice(args.os_cloud)
+            'cannot connect to the cloud: '
+            f'{failures.plain(error).rstrip(".")}; ' + _choice(args.os_cloud)
         ) from None
     credentials.keep_from_itself(connection.session.auth)
     return connection

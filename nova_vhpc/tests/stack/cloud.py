@@ -520,8 +520,9 @@ class Cloud:
         """
         deadline = time.monotonic() + 150
         computes = [n for n in self.keeper.daemons if 'nova-' in n]
-        while not daemon.wait(0.5):
-            for name in (daemon.name, *computes):
+        while not daemon.wait(0.5) and time.monotonic() < deadline:
+            # Not the program itself, which may end well between two checks.
+            for name in computes:
                 self._check(name, deadline)
         if daemon.tail(1).strip() != last_line:
             raise StackError(

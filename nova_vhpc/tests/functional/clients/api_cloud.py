@@ -93,6 +93,14 @@ class ApiCloud(cloud.Cloud):
                 ('2020-01-01', 1577836800000000, name),
             )
 
+    def revoke(self, token: str) -> None:
+        """Make a token invalid before it expires."""
+        self.client('admin').session.delete(
+            '/auth/tokens',
+            endpoint_filter={'service_type': 'identity'},
+            headers={'X-Subject-Token': token},
+        )
+
     def start_keystone(self) -> None:
         """Start Keystone again after its daemon was stopped."""
         self.run_wsgi('keystone')

@@ -217,6 +217,14 @@ class AgentTest(KeystoneCase):
         )
         self.assert_line(str(error), '/nowhere.pem', 'cafile of [vhpc_nova]')
 
+    def test_token_that_became_invalid_is_renewed(self) -> None:
+        conf = self.read(placement=self.options())
+        adapter = credentials.adapter(conf, placement.GROUP)
+        token = adapter.session.get_token()
+        self.cloud.revoke(token)
+        client.PlacementClient(adapter).find_root(name='host')
+        self.assertNotEqual(token, adapter.session.get_token())
+
     def test_queries_succeed_again_once_keystone_is_back(self) -> None:
         conf = self.read(placement=self.options(), vhpc_nova=self.options())
         servers = nova.NovaServers(conf, 'host')
