@@ -16,6 +16,10 @@ import sys
 sys.path.insert(0, os.path.abspath('../..'))
 sys.path.insert(0, os.path.abspath('_ext'))
 
+# The agent, which agent_metrics loads, refuses eventlet, which oslo.service
+# would choose when the sample's options are loaded.
+import nova_vhpc.agent.rpc.native_threads  # noqa: F401
+
 extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
