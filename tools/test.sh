@@ -106,10 +106,9 @@ functional() {
 # The same tests with the older release, but for those of the repository itself.
 older() {
     local status=0
-    (
-        export VENV=$TOP_DIR/.venv-$OLDER CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt
-        ensure_venv
-    ) || return 1
+    # In a subshell, which it may exit.
+    (VENV=$TOP_DIR/.venv-$OLDER CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt ensure_venv) ||
+        return 1
     export PATH=$TOP_DIR/.venv-$OLDER/bin:$PATH OS_TEST_PATH=./nova_vhpc/tests/unit
     stestr run --exclude-regex 'unit\.(conf\.test_sample|doc|plugins|tools)\.' || status=$?
     count "older (unit)" "$status" || status=1

@@ -47,7 +47,9 @@ for nic in /sys/class/net/eth*; do
 done
 if [ "$(value shell)" = console ]; then
     # Run what is typed, so that a test can have the guest send packets.
-    while read -r line; do eval "$line"; done < /dev/console &
+    while read -r line; do
+        eval "$line"
+    done < /dev/console &
 fi
 echo 'vhpc: up'
 exec /bin/vhpc-workload
