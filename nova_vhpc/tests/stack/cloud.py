@@ -518,7 +518,7 @@ class Cloud:
         :param last_line: last line of its output if it succeeds.
         :raises StackError: if it fails, or a part of Nova has ended.
         """
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + 600
         computes = [n for n in self.keeper.daemons if 'nova-' in n]
         while not daemon.wait(0.5) and time.monotonic() < deadline:
             # Not the program itself, which may end well between two checks.
