@@ -30,12 +30,13 @@ class Patience(integrated_helpers.InstanceHelperMixin):
         server: dict[str, Any],
         expected_status: str,
         max_retries: int = _RETRIES,
-        wait_for_fault_key: bool = True,
+        **options: Any,
     ) -> dict[str, Any]:
+        """Wait for a server's state.
+
+        :param options: further ones of Nova 34; Nova 33 has none.
+        """
         final: dict[str, Any] = super()._wait_for_state_change(
-            server,
-            expected_status,
-            max_retries=max_retries,
-            wait_for_fault_key=wait_for_fault_key,
+            server, expected_status, max_retries=max_retries, **options
         )
         return final

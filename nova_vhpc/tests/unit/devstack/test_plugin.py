@@ -119,9 +119,12 @@ class PluginTest(base.TestCase):
 
     def agent_options(self):
         conf = cfg.ConfigOpts()
+        file = self.conf_dir / 'nova-vhpc.conf'
         for group, options in _all_options():
-            conf.register_opts(options, group)
-        conf(['--config-file', str(self.conf_dir / 'nova-vhpc.conf')])
+            # keystoneauth's options of a group that is not used are required.
+            if group is None or group.startswith('vhpc_') or f'[{group}]' in file.read_text():
+                conf.register_opts(options, group)
+        conf(['--config-file', str(file)])
         return conf
 
     def test_pre_install_brings_the_headers(self):
