@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Run all checks: lint, docs, package, unit tests, two minutes of tools/soak.sh,
-# functional tests, and once more, with the packages of the older release of
-# OpenStack that is supported, the tests that need no guests. Works from a fresh
-# clone on a fresh machine with Debian or Ubuntu, as root.
+# functional tests, and the unit tests once more with the packages of the older
+# release of OpenStack that is supported. Works from a fresh clone on a fresh
+# machine with Debian or Ubuntu, as root.
 #
 #   tools/test.sh            all steps
 #   tools/test.sh lint docs  some of them: lint docs package unit older soak
@@ -16,7 +16,6 @@ cd "$TOP_DIR"
 
 STEPS=${*:-lint docs package unit older soak functional}
 OLDER=2026.1
-IN_PROCESS='functional\.(scheduler|explain|flavor|clusters)'
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
 # Sphinx fails if the locale of the login is not installed.
@@ -95,27 +94,24 @@ run_part() {
 # Tests with Nova and Placement in process need one CPU each, those with guests
 # need all CPUs.
 functional() {
-    local status=0
+    local in_process='functional\.(scheduler|explain|flavor|clusters)' status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     tools/ovn-root.sh || status=1
-    run_part "functional (in process)" --concurrency 2 "$IN_PROCESS" || status=1
-    run_part "functional (guests)" --concurrency 1 --exclude-regex "$IN_PROCESS" || status=1
+    run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
+    run_part "functional (guests)" --concurrency 1 --exclude-regex "$in_process" || status=1
     return "$status"
 }
 
-# The same tests with the older release, but for those of the repository itself.
+# The unit tests with the older release, but for those of the repository itself.
 older() {
     local status=0
     # In a subshell, which it may exit.
     (VENV=$TOP_DIR/.venv-$OLDER CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt ensure_venv) ||
         return 1
-    export PATH=$TOP_DIR/.venv-$OLDER/bin:$PATH OS_TEST_PATH=./nova_vhpc/tests/unit
-    stestr run --exclude-regex 'unit\.(conf\.test_sample|doc|plugins|tools)\.' || status=$?
-    count "older (unit)" "$status" || status=1
-    OS_TEST_PATH=./nova_vhpc/tests/functional
-    run_part "older (in process)" --concurrency 2 "$IN_PROCESS" || status=1
-    export PATH=${PATH#*:}
-    return "$status"
+    export OS_TEST_PATH=./nova_vhpc/tests/unit
+    PATH=$TOP_DIR/.venv-$OLDER/bin:$PATH stestr run \
+        --exclude-regex 'unit\.(conf\.test_sample|doc|plugins|tools)\.' || status=$?
+    count older "$status"
 }
 
 for step in $STEPS; do
