@@ -36,6 +36,10 @@ class UnknownNameError(CloudError):
     """Placement refused a query (HTTP 400), as for an unknown name."""
 
 
+class RefusedError(CloudError):
+    """The user has no right to what was requested (HTTP 403)."""
+
+
 class GoneError(CloudError):
     """The requested object does not exist (HTTP 404)."""
 
@@ -274,7 +278,8 @@ def get(adapter: Any, path: str, version: str | None) -> Any:
             + ' '.join(response.text.split())[:300]
         )
     if response.status_code in (401, 403):
-        raise CloudError(_refused(response.status_code, adapter))
+        kind = RefusedError if response.status_code == 403 else CloudError
+        raise kind(_refused(response.status_code, adapter))
     if response.status_code != 200:
         raise _KINDS.get(response.status_code, CloudError)(
             f'GET {path} was answered {response.status_code}: '

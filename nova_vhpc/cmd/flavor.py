@@ -68,43 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     set_parser = command('set', _set, 'write a consistent set of extra specs')
-    for key in extra_specs.KEYS:
-        set_parser.add_argument(
-            '--' + key.name.replace('_', '-'),
-            dest=key.name,
-            metavar=key.name.upper(),
-            help=f'{key.description} Takes {key.allowed}.'.replace('%', '%%'),
-        )
-    set_parser.add_argument(
-        '--physnet',
-        help='Neutron physical network that the uplink must be on',
-    )
-    set_parser.add_argument(
-        '--alias',
-        metavar='NAME[:COUNT]',
-        help="PCI alias ([pci] alias in nova.conf) of exported's devices",
-    )
-    set_parser.add_argument(
-        '--sriov-ports',
-        action='store_true',
-        help="exported's devices come with the server's ports instead",
-    )
-    set_parser.add_argument(
-        '--ports',
-        action='store_true',
-        help="uplinks come with the server's ports, whose QoS policy has a "
-        'minimum bandwidth; the flavor then claims none',
-    )
+    add_set_arguments(set_parser)
     _add_writing(set_parser)
 
     unset_parser = command(
         'unset', _unset, 'take all extra specs of nova-vhpc out'
     )
-    unset_parser.add_argument(
-        '--alias',
-        metavar='NAME',
-        help='also take this PCI alias out, which others may use as well',
-    )
+    add_unset_arguments(unset_parser)
     _add_writing(unset_parser)
 
     show_parser = command(
@@ -114,6 +84,46 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`change_to_set` reads."""
+    for key in extra_specs.KEYS:
+        parser.add_argument(
+            '--' + key.name.replace('_', '-'),
+            dest=key.name,
+            metavar=key.name.upper(),
+            help=f'{key.description} Takes {key.allowed}.'.replace('%', '%%'),
+        )
+    parser.add_argument(
+        '--physnet',
+        help='Neutron physical network that the uplink must be on',
+    )
+    parser.add_argument(
+        '--alias',
+        metavar='NAME[:COUNT]',
+        help="PCI alias ([pci] alias in nova.conf) of exported's devices",
+    )
+    parser.add_argument(
+        '--sriov-ports',
+        action='store_true',
+        help="exported's devices come with the server's ports instead",
+    )
+    parser.add_argument(
+        '--ports',
+        action='store_true',
+        help="uplinks come with the server's ports, whose QoS policy has a "
+        'minimum bandwidth; the flavor then claims none',
+    )
+
+
+def add_unset_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`change_to_unset` reads."""
+    parser.add_argument(
+        '--alias',
+        metavar='NAME',
+        help='also take this PCI alias out, which others may use as well',
+    )
+
+
 def _add_writing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--yes', action='store_true', help='write; without it only show'
@@ -121,14 +131,20 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--json', action='store_true', help='print JSON')
 
 
-def _set(args: argparse.Namespace, connection: Any) -> int:
+def change_to_set(
+    args: argparse.Namespace, current: Mapping[str, str]
+) -> recipes.Change:
+    """Return the change that ``set`` makes to a flavor.
+
+    :param args: options of :func:`add_set_arguments`.
+    :param current: all extra specs of the flavor.
+    :raises RecipeError: the options do not fit together or to the flavor.
+    """
     given = {
         key.name: getattr(args, key.name)
         for key in extra_specs.KEYS
         if getattr(args, key.name) is not None
     }
-    flavor = openstack.find_flavor(connection, args.flavor)
-    current = dict(flavor.extra_specs)
     options = recipes.merged(current, given)
     if not options:
         raise recipes.RecipeError(
@@ -159,15 +175,48 @@ def _set(args: argparse.Namespace, connection: Any) -> int:
         sriov_ports=sriov_ports,
         ports=ports,
     )
-    change = recipes.change(current, wanted, sriov_ports=sriov_ports)
+    return recipes.change(current, wanted, sriov_ports=sriov_ports)
+
+
+def change_to_unset(
+    args: argparse.Namespace, current: Mapping[str, str]
+) -> recipes.Change:
+    """Return the change that ``unset`` makes to a flavor.
+
+    :param args: options of :func:`add_unset_arguments`.
+    :param current: all extra specs of the flavor.
+    """
+    change = recipes.change(current, {})
+    if args.alias:
+        change = recipes.without_alias(change, args.alias)
+    return change
+
+
+def write(connection: Any, flavor: Any, change: recipes.Change) -> None:
+    """Make a change to a flavor, whose values Nova validates if it can.
+
+    :param connection: openstacksdk connection.
+    :param flavor: flavor of :func:`nova_vhpc.clients.openstack.find_flavor`.
+    """
+    openstack.validating(connection)
+    # Set before removing: if Nova refuses a value, nothing is lost.
+    if change.write:
+        connection.compute.create_flavor_extra_specs(
+            flavor, dict(change.write)
+        )
+    for key in change.remove:
+        connection.compute.delete_flavor_extra_specs_property(flavor, key)
+
+
+def _set(args: argparse.Namespace, connection: Any) -> int:
+    flavor = openstack.find_flavor(connection, args.flavor)
+    change = change_to_set(args, dict(flavor.extra_specs))
     return _write(args, connection, flavor, change)
 
 
 def _unset(args: argparse.Namespace, connection: Any) -> int:
     flavor = openstack.find_flavor(connection, args.flavor)
-    change = recipes.change(dict(flavor.extra_specs), {})
-    if args.alias:
-        change = recipes.without_alias(change, args.alias)
+    change = change_to_unset(args, dict(flavor.extra_specs))
     return _write(args, connection, flavor, change)
 
 
@@ -206,14 +255,7 @@ def _write(
 ) -> int:
     """Show a change, and make it if ``--yes`` was given."""
     if change and args.yes:
-        openstack.validating(connection)
-        # Set before removing: if Nova refuses a value, nothing is lost.
-        if change.write:
-            connection.compute.create_flavor_extra_specs(
-                flavor, dict(change.write)
-            )
-        for key in change.remove:
-            connection.compute.delete_flavor_extra_specs_property(flavor, key)
+        write(connection, flavor, change)
     written = bool(change) and args.yes
     advice = validation.advice(change.after) + change.left_behind
     if args.json:

@@ -129,7 +129,7 @@ class NovaClusterSource:
             raise NotMember(f'server {server_uuid} is not of this project')
         if 'flavor' not in server:
             raise RuntimeError(f'the cell of server {server_uuid} is down')
-        if not _opted_in(server):
+        if not opted_in(server):
             raise NotMember(
                 f'the flavor of server {server_uuid} has no vhpc: extra specs'
             )
@@ -191,11 +191,11 @@ class NovaClusterSource:
                 if server['id'] in uuids and server['tenant_id'] == project_id
             ]
             seen += len(in_group)
-            opted_in = [server for server in in_group if _opted_in(server)]
-            orders = self._orders.find(opted_in)
+            cluster_servers = list(filter(opted_in, in_group))
+            orders = self._orders.find(cluster_servers)
             members += [
                 member_of(server, tiers, orders.get(server['id'], ()))
-                for server in opted_in
+                for server in cluster_servers
             ]
             if not page or seen >= len(uuids):
                 return members
@@ -249,8 +249,8 @@ class NovaClusterSource:
         return body
 
 
-def _opted_in(server: Mapping[str, Any]) -> bool:
-    """Return whether a server of the group is one of the virtual cluster.
+def opted_in(server: Mapping[str, Any]) -> bool:
+    """Return whether a server of a group is one of its virtual cluster.
 
     Assumed if Nova does not return the flavor's extra specs, because of its
     policy or because the server's cell is down.
@@ -259,7 +259,7 @@ def _opted_in(server: Mapping[str, Any]) -> bool:
     return specs is None or extra_specs.requested(specs)
 
 
-def _is_running(server: Mapping[str, Any]) -> bool:
+def is_running(server: Mapping[str, Any]) -> bool:
     """Return whether a server runs its own system, as far as Nova knows.
 
     One that is rescued runs the rescue image. One on a host that was forced
@@ -315,5 +315,5 @@ def member_of(
         network=specs.network,
         paradigm=specs.paradigm,
         uplink_nic=specs.uplink_nic,
-        running=_is_running(server),
+        running=is_running(server),
     )

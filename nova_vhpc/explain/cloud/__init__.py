@@ -98,7 +98,7 @@ def _hosts(
 ) -> tuple[explain_model.Host, ...]:
     assert request.flavor is not None
     specs = request.flavor.extra_specs
-    topology = _snapshot(connection).hosts
+    topology = uplinks(connection).hosts
     offers = placement.read(
         connection.placement,
         request.flavor,
@@ -242,8 +242,8 @@ def _flavor(connection: Any, name: str) -> Flavor:
     )
 
 
-def _snapshot(connection: Any) -> snapshot.Snapshot:
-    """Read the uplinks of all hosts; empty before the first agent runs."""
+def uplinks(connection: Any) -> snapshot.Snapshot:
+    """Return the uplinks of all hosts; none before the first agent runs."""
     try:
         body = openstack.get(
             connection.placement,

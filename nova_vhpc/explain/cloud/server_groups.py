@@ -81,16 +81,22 @@ def _find(connection: Any, name: str) -> Mapping[str, Any]:
     return named[0]
 
 
-def every(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the server groups of all projects, page by page.
+def every(
+    connection: Any, all_projects: bool = True
+) -> Iterator[Mapping[str, Any]]:
+    """Yield server groups, page by page.
 
     One answer has 1000 at most ([api] max_limit) and no link to the next.
+
+    :param all_projects: those of all projects, which needs an administrator;
+        else of the user's own.
     """
+    scope = 'all_projects=True&' if all_projects else ''
     seen: set[str] = set()
     while True:
         body = openstack.get(
             connection.compute,
-            f'/os-server-groups?all_projects=True&offset={len(seen)}',
+            f'/os-server-groups?{scope}offset={len(seen)}',
             VERSION,
         )
         groups = [g for g in body['server_groups'] if g['id'] not in seen]

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all ``openstack vhpc`` commands have in common."""
+
+import argparse
+from typing import Any
+
+from openstack import exceptions as sdk_exceptions
+from osc_lib import exceptions
+from osc_lib.cli import format_columns
+from osc_lib.command import command
+from oslo_config import cfg
+
+from nova_vhpc.clients import openstack
+from nova_vhpc.explain.request_file import RequestError
+from nova_vhpc.flavor import recipes
+
+_REPORTED = (openstack.CloudError, recipes.RecipeError, RequestError)
+"""Errors whose text says in one line what to change."""
+
+
+REFUSED = (
+    'the cloud does not let this user do that; only an administrator may: use '
+    'credentials with the role admin, or ask the operator of the cloud'
+)
+
+
+class Command(command.Command):
+    """A command that reports failures in one line.
+
+    Parent of every command here, before the class of osc-lib that prints its
+    result.
+    """
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command and return its exit code.
+
+        :raises CommandError: the cloud cannot be asked, or refuses.
+        """
+        try:
+            with openstack.asked(getattr(self.app.options, 'cloud', None)):
+                return self._run(parsed_args)
+        except (*_REPORTED, cfg.Error, OSError) as error:
+            raise exceptions.CommandError(str(error)) from None
+
+    def _run(self, parsed_args: argparse.Namespace) -> int:
+        try:
+            return super().run(parsed_args)
+        except sdk_exceptions.ForbiddenException:
+            # openstacksdk's text has the status and the URL, which help
+            # nobody.
+            raise openstack.RefusedError(REFUSED) from None
+
+    @property
+    def connection(self) -> Any:
+        """The openstacksdk connection of the ``openstack`` client."""
+        manager: Any = self.app.client_manager
+        return manager.vhpc
+
+    def note(self, text: str) -> None:
+        """Print a remark where it does not disturb a script: on stderr."""
+        self.app.stderr.write(f'{text}\n')
+
+
+class Lines(format_columns.ListColumn):
+    """A list of sentences: one per line for people, a list for scripts.
+
+    Unlike its parent, it keeps their order.
+    """
+
+    def human_readable(self) -> str:
+        """Return the sentences, each on a line."""
+        return '\n'.join(self._value)

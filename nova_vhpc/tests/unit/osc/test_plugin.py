@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import argparse
+import subprocess
+import sys
+
+from osc_lib.command import command
+
+from nova_vhpc.osc import plugin
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.osc import shell
+
+
+class PluginTest(base.TestCase):
+    def test_client_finds_the_plugin_by_its_entry_point(self):
+        self.assertEqual(
+            {'vhpc': plugin.__name__},
+            shell.entry_points('openstack.cli.extension'),
+        )
+        # The client makes this name of name and version of the API.
+        self.assertIn('vhpc_flavor_set', shell.entry_points())
+
+    def test_every_command_has_its_class_and_help(self):
+        for name, target in shell.entry_points().items():
+            with self.subTest(name):
+                kind = shell.load(target)
+                self.assertTrue(issubclass(kind, command.Command))
+                self.assertTrue(kind.__doc__)
+                verb = name.rpartition('_')[2]
+                self.assertTrue(kind.__name__.lower().startswith(verb))
+
+    def test_every_option_has_a_help(self):
+        for name, target in shell.entry_points().items():
+            kind = shell.load(target)
+            parser = kind(None, None).get_parser(name)
+            ours = [
+                action
+                for action in parser._actions
+                if not isinstance(action, argparse._HelpAction)
+            ]
+            self.assertNotIn(None, [action.help for action in ours], name)
+            # Broken percent signs show only here.
+            parser.format_help()
+
+    def test_starting_the_client_loads_no_other_module_of_ours(self):
+        code = (
+            'import sys, nova_vhpc.osc.plugin; '
+            'print(*(n for n in sys.modules if n.startswith("nova_vhpc.")))'
+        )
+        result = subprocess.run(
+            [sys.executable, '-c', code],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(
+            ['nova_vhpc.osc', 'nova_vhpc.osc.plugin'], result.stdout.split()
+        )
+
+    def test_version_option_has_the_default(self):
+        parser = plugin.build_option_parser(argparse.ArgumentParser())
+        self.assertEqual('1', parser.parse_args([]).os_vhpc_api_version)
+        self.assertEqual('os_vhpc_api_version', plugin.API_VERSION_OPTION)
