@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A virtual cluster as ``openstack vhpc cluster`` shows it. Pure values.
+
+What the user may not see is None, never an empty list or 0.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from nova_vhpc.scheduler.planner.model import Tier
+from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One server of a virtual cluster.
+
+    :ivar uuid: UUID of the server.
+    :ivar name: name of the server.
+    :ivar status: Nova's status of the server, such as ``ACTIVE``.
+    :ivar running: whether the server runs, as far as Nova knows.
+    :ivar vcpus: number of vCPUs.
+    :ivar flavor: name of the flavor.
+    :ivar specs: extra specs of the flavor; None if Nova does not say.
+    :ivar host_id: Nova's ID of the host, which differs by project; None
+        without a host.
+    :ivar host: name of the host; None without one or if it may not be seen.
+    :ivar claims: UUIDs of the uplinks that the server has claimed.
+    """
+
+    uuid: str
+    name: str
+    status: str
+    running: bool
+    vcpus: int
+    flavor: str
+    specs: Mapping[str, str] | None
+    host_id: str | None = None
+    host: str | None = None
+    claims: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemberState:
+    """What the agent of a member's host says of the member.
+
+    :ivar received: CPU time received, as a part of what stock Linux would
+        give; None if that is not measured.
+    :ivar latency_us: synchronisation latency in the last control period.
+    :ivar problem: why the agent does not control the member; empty if it
+        does.
+    """
+
+    received: float | None = None
+    latency_us: float | None = None
+    problem: str = ''
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """One compute host.
+
+    :ivar name: name of the host in Nova.
+    :ivar cpus: number of CPUs.
+    :ivar used_vcpus: number of vCPUs of all servers.
+    :ivar state: ``up`` or ``down``.
+    :ivar switch: switch that the host is at; None if no aggregate names one.
+    :ivar rack: rack that the host is in; likewise.
+    :ivar uplinks: what its agent has published; None if none has.
+    """
+
+    name: str
+    cpus: int
+    used_vcpus: int
+    state: str = 'up'
+    switch: str | None = None
+    rack: str | None = None
+    uplinks: HostUplinks | None = None
+
+    @property
+    def overcommit(self) -> float:
+        """Number of vCPUs per CPU."""
+        return self.used_vcpus / self.cpus if self.cpus else 0.0
+
+    def uplink(self, uuid: str) -> UplinkState | None:
+        """Return an uplink of the host; None if it is not of this host."""
+        for uplink in self.uplinks.uplinks if self.uplinks else ():
+            if uplink.uuid == uuid:
+                return uplink
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """A virtual cluster.
+
+    :ivar uuid: UUID of the server group.
+    :ivar name: name of the server group.
+    :ivar project_id: ID of the project.
+    :ivar policy: policy of the server group.
+    :ivar members: members, by name.
+    :ivar hosts: hosts of the members, by name; None if they may not be seen.
+    :ivar states: what agents say of members, by UUID; None if the agents
+        cannot be asked from here.
+    """
+
+    uuid: str
+    name: str
+    project_id: str
+    policy: str
+    members: tuple[Member, ...]
+    hosts: Mapping[str, Host] | None = None
+    states: Mapping[str, MemberState] | None = None
+
+    @property
+    def running(self) -> int:
+        """Number of members that run."""
+        return sum(member.running for member in self.members)
+
+    @property
+    def vcpus(self) -> int:
+        """Number of vCPUs of all members."""
+        return sum(member.vcpus for member in self.members)
+
+    @property
+    def host_count(self) -> int:
+        """Number of hosts that members are on."""
+        return len({m.host_id for m in self.members if m.host_id})
+
+    @property
+    def received(self) -> float | None:
+        """CPU time of the member that received least; None if unknown.
+
+        The whole program waits for that member.
+        """
+        found = [
+            state.received
+            for member in self.members
+            if (state := (self.states or {}).get(member.uuid)) is not None
+            and state.received is not None
+        ]
+        return min(found, default=None)
+
+    @property
+    def tier(self) -> Tier | None:
+        """Smallest part of the fabric with all members; None if unknown."""
+        if self.host_count == 1:
+            return Tier.HOST
+        if not self.hosts:
+            return None
+        hosts = self.hosts.values()
+        for tier, places in (
+            (Tier.SWITCH, {host.switch for host in hosts}),
+            (Tier.RACK, {host.rack for host in hosts}),
+        ):
+            if len(places) == 1 and None not in places:
+                return tier
+        if None in {host.rack for host in hosts}:
+            return None
+        return Tier.ALL
