@@ -25,6 +25,7 @@ from osc_lib import exceptions
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
+from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.cmd import ctl, output
@@ -116,11 +117,17 @@ def member_states(
             for vm in answer['vms']:
                 states[vm['uuid']] = _state(vm, paused)
         except output.UNREADABLE as error:
-            failures[host] = (
-                f'host {host}: its answer is not that of a nova-vhpc-agent of '
-                f'this version ({type(error).__name__}: {error})'
-            )
+            failures[host] = unreadable(host, error)
     return states, failures
+
+
+def unreadable(host: str, error: Exception) -> str:
+    """Return what to say of an answer that cannot be read."""
+    return (
+        f'host {host}: its answer is not that of nova-vhpc-agent '
+        f'{version.version_string()} ({type(error).__name__}: {error}); is it '
+        'of another version?'
+    )
 
 
 def _state(vm: Mapping[str, Any], paused: bool) -> MemberState:

@@ -72,6 +72,23 @@ class Command(command.Command):
         self.app.stderr.write(f'{text}\n')
 
 
+def add_tier_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the keys of switch and rack."""
+    parser.add_argument(
+        '--switch-key',
+        metavar='<key>',
+        default='vhpc:switch',
+        help='key of aggregate metadata that names the switch of a host, as '
+        '[vhpc_scheduler] switch_key (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--rack-key',
+        metavar='<key>',
+        default='vhpc:rack',
+        help='the same for the rack (default: %(default)s)',
+    )
+
+
 class Lines(format_columns.ListColumn):
     """A list of sentences: one per line for people, a list for scripts.
 

@@ -47,19 +47,7 @@ class _Command(base.Command):
             action='store_true',
             help='look at the clusters of all projects (administrators only)',
         )
-        parser.add_argument(
-            '--switch-key',
-            metavar='<key>',
-            default='vhpc:switch',
-            help='key of aggregate metadata that names the switch of a host, '
-            "the scheduler's switch_key (default: %(default)s)",
-        )
-        parser.add_argument(
-            '--rack-key',
-            metavar='<key>',
-            default='vhpc:rack',
-            help='the same for the rack (default: %(default)s)',
-        )
+        base.add_tier_keys(parser)
         agents.add_arguments(parser)
         return parser
 

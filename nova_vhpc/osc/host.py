@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack vhpc host``: compute hosts, their uplinks and their agents."""
+
+import argparse
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.cli import format_columns
+from osc_lib.command import command
+
+from nova_vhpc.agent.daemon import health
+from nova_vhpc.clients import openstack
+from nova_vhpc.cmd import ctl, output
+from nova_vhpc.osc import agents, base
+from nova_vhpc.osc.cluster_model import Host
+from nova_vhpc.osc.cluster_reader import ClusterReader
+
+
+class _Facts(base.Command):
+    """A command that reads hosts, and asks agents if it can."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        base.add_tier_keys(parser)
+        agents.add_arguments(parser)
+        return parser
+
+    def hosts(self, args: argparse.Namespace) -> dict[str, Host]:
+        """Return all compute hosts by name.
+
+        :raises CommandError: the user may not see them.
+        """
+        reader = ClusterReader(
+            self.connection, (args.switch_key, args.rack_key)
+        )
+        with openstack.read():
+            found = reader.hosts()
+        if found is None:
+            raise exceptions.CommandError(
+                'only an administrator may see the hosts of the cloud: use '
+                'credentials with the role admin, or ask the operator'
+            )
+        return found
+
+    def statuses(
+        self, args: argparse.Namespace, hosts: Iterable[str]
+    ) -> tuple[dict[str, Any], str]:
+        """Return what agents answer, by host, and why some do not.
+
+        :returns: answers; why there is none at all, empty if there may be.
+        """
+        try:
+            with agents.Agents(args) as bus:
+                answers, failures = bus.call(hosts, 'status')
+        except agents.UnreachableError as error:
+            if args.config_file or args.timeout:
+                raise
+            return {}, f'Not shown: what agents say: {error}.'
+        for text in failures.values():
+            self.note(f'Not shown: {text}')
+        return answers, ''
+
+
+class ListHost(_Facts, command.Lister):
+    """List compute hosts, their uplinks and their agents."""
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Return a row for each host."""
+        hosts = self.hosts(parsed_args)
+        with_agents = [name for name, host in hosts.items() if host.uplinks]
+        answers, missing = self.statuses(parsed_args, with_agents)
+        if missing:
+            self.note(missing)
+        names = (
+            'Host',
+            'State',
+            'CPUs',
+            'vCPUs',
+            'Switch',
+            'Rack',
+            'Uplinks',
+            'Free Slots',
+            'Agent',
+        )
+        return names, [
+            (
+                host.name,
+                host.state,
+                host.cpus,
+                host.used_vcpus,
+                host.switch,
+                host.rack,
+                None if host.uplinks is None else len(host.uplinks.uplinks),
+                None
+                if host.uplinks is None
+                else sum(uplink.free for uplink in host.uplinks.uplinks),
+                _agent_state(answers.get(host.name)),
+            )
+            for _, host in sorted(hosts.items())
+        ]
+
+
+class ShowHost(_Facts, command.ShowOne):
+    """Show one compute host, its uplinks, and what its agent says."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host', metavar='<host>', help='name in Nova')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the fields of the host."""
+        host = self.hosts(parsed_args).get(parsed_args.host)
+        if host is None:
+            raise exceptions.CommandError(
+                f"no compute host '{parsed_args.host}'; openstack vhpc host "
+                'list shows all'
+            )
+        answers, missing = self.statuses(parsed_args, [host.name])
+        answer = answers.get(host.name)
+        values = {
+            'host': host.name,
+            'state': host.state,
+            'cpus': host.cpus,
+            'used_vcpus': host.used_vcpus,
+            'switch': host.switch,
+            'rack': host.rack,
+            'published': _published(host),
+            'uplinks': format_columns.ListDictColumn(_uplinks(host)),
+            'agent': _agent_state(answer),
+            'servers': None if answer is None else _server_count(answer),
+            'remarks': base.Lines(_remarks(host, answer)),
+            'not_shown': base.Lines([missing] if missing else []),
+        }
+        return tuple(values), tuple(values.values())
+
+
+class _Control(base.Command, command.Lister):
+    """A command to agents over the message bus."""
+
+    method = ''
+    _failed = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'host', metavar='<host>', nargs='+', help='host of an agent'
+        )
+        parser.set_defaults(server=None)
+        agents.add_arguments(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command; the exit code is 1 if anything was not done."""
+        return super().run(parsed_args) or int(self._failed)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Call the agents, and return a row for each host."""
+        hosts = list(dict.fromkeys(parsed_args.host))
+        arguments = {}
+        if parsed_args.server is not None:
+            if len(hosts) > 1:
+                raise exceptions.CommandError(
+                    '--server: name the one host on which the server runs'
+                )
+            arguments['server'] = parsed_args.server
+        with agents.Agents(parsed_args) as bus:
+            answers, failures = bus.call(hosts, self.method, **arguments)
+        rows = []
+        for name in hosts:
+            problems = [failures[name]] if name in failures else []
+            servers = 0
+            if name in answers:
+                try:
+                    servers, problems = self._outcome(
+                        parsed_args, name, answers[name]
+                    )
+                except output.UNREADABLE as error:
+                    problems = [agents.unreadable(name, error)]
+            self._failed |= bool(problems)
+            rows.append((name, not problems, servers, base.Lines(problems)))
+        return ('Host', 'Done', 'Servers', 'Problems'), rows
+
+    def _outcome(
+        self, args: argparse.Namespace, host: str, answer: Mapping[str, Any]
+    ) -> tuple[int, list[str]]:
+        """Return for how many servers it was done, and what was not."""
+        asked = argparse.Namespace(command=self.method, server=args.server)
+        problems = ctl.find_failures(asked, {host: dict(answer)})
+        done = answer.get('restored') or answer.get('resumed') or ()
+        return len(done), problems
+
+
+class PauseHost(_Control):
+    """Restore all servers of hosts, whose agents then write nothing.
+
+    The hosts are as without nova-vhpc until they are resumed.
+    """
+
+    method = 'pause'
+
+
+class ResumeHost(_Control):
+    """Have agents manage servers again after a pause."""
+
+    method = 'resume'
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--server',
+            metavar='<uuid>',
+            help='only this server, as one that was handed back after an '
+            'external change',
+        )
+        return parser
+
+
+def _agent_state(answer: Any) -> str | None:
+    """Return the state of an agent in a word or two; None if unknown."""
+    if answer is None:
+        return None
+    try:
+        agent = answer['agent']
+        if agent['paused']:
+            return 'paused'
+        if not (answer.get('health') or {}).get('healthy', True):
+            return 'not healthy'
+        return 'dry run' if agent['dry_run'] else 'ok'
+    except output.UNREADABLE:
+        return 'of another version'
+
+
+def _server_count(answer: Any) -> int | None:
+    try:
+        return len(answer['vms'])
+    except output.UNREADABLE:
+        return None
+
+
+def _remarks(host: Host, answer: Any) -> list[str]:
+    """Return what is wrong with a host, a sentence each."""
+    found = []
+    if host.uplinks is None:
+        found.append(
+            'no agent has published uplinks: probably none runs there'
+        )
+    else:
+        found += [
+            f'the link of {uplink} is down'
+            for uplink in host.uplinks.uplinks
+            if not uplink.up
+        ]
+    if answer is not None:
+        try:
+            found += health.sentences(answer.get('health') or {})
+            found += map(str, answer['agent'].get('remarks') or ())
+        except output.UNREADABLE as error:
+            found.append(agents.unreadable(host.name, error))
+    return found
+
+
+def _uplinks(host: Host) -> list[dict[str, Any]]:
+    return [
+        {
+            'bridge': uplink.bridge,
+            'nic': uplink.nic,
+            'kind': uplink.kind.value,
+            'mbps': uplink.mbps,
+            'slots': uplink.slots,
+            'used': uplink.used,
+        }
+        for uplink in (host.uplinks.uplinks if host.uplinks else ())
+    ]
+
+
+def _published(host: Host) -> str | None:
+    """Return when the agent last published, in UTC."""
+    minutes = host.uplinks.stamp_minutes if host.uplinks else None
+    if minutes is None:
+        return None
+    moment = datetime.datetime.fromtimestamp(60 * minutes, datetime.UTC)
+    return moment.isoformat(timespec='minutes')

@@ -1,0 +1,177 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import uuid
+
+from nova_vhpc.bench.scheduler import world
+from nova_vhpc.tests.unit.osc import bus, test_cluster
+from nova_vhpc.topology import model
+
+STATUS = {'agent': {'paused': False, 'dry_run': False}, 'vms': []}
+
+
+class FactsTest(test_cluster.ClusterTestCase):
+    def setUp(self):
+        super().setUp()
+        self.bus = self.useFixture(bus.Bus())
+
+    def test_list_shows_load_uplinks_and_free_slots(self):
+        used = world.uplink_uuids(self.hosts[0])[1]
+        resources = self.bulk['provider_summaries'][used]['resources']
+        resources[model.UPLINK]['used'] = 1
+        first, second = self.json('host', 'list')
+        self.assertEqual(
+            ['host00000', 'up', 16, 8, 'leaf1', 'r1', 4, 3, None],
+            list(first.values()),
+        )
+        self.assertEqual(4, second['Free Slots'])
+
+    def test_list_asks_agents_if_it_can(self):
+        self.bus.agent(self.hosts[0], **STATUS)
+        self.bus.agent(
+            self.hosts[1],
+            **{**STATUS, 'agent': {'paused': True, 'dry_run': False}},
+        )
+        found = self.json('host', 'list', *self.bus.options)
+        self.assertEqual(['ok', 'paused'], [one['Agent'] for one in found])
+
+    def test_host_without_an_agent_has_no_uplinks(self):
+        root = world.root_uuid(self.hosts[1])
+        self.bulk['provider_summaries'] = {
+            key: summary
+            for key, summary in self.bulk['provider_summaries'].items()
+            if summary['root_provider_uuid'] != root
+        }
+        _, second = self.json('host', 'list')
+        self.assertIsNone(second['Uplinks'])
+        answer = self.json('host', 'show', 'host00001')
+        self.assertIn('no agent has published', answer['remarks'][0])
+
+    def test_tenant_is_refused_in_one_sentence(self):
+        self.as_tenant()
+        for argv in (('list',), ('show', 'host00000')):
+            status, out, err = self.run_('host', *argv)
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('only an administrator may see the hosts', err)
+            self.assertNotIn('403', err)
+
+    def test_show_says_what_is_wrong(self):
+        dead = world.uplink_uuids(self.hosts[0])[0]
+        resources = self.bulk['provider_summaries'][dead]['resources']
+        resources[model.UPLINK]['capacity'] = 0
+        self.bus.agent(
+            'host00000',
+            **STATUS,
+            health={
+                'healthy': False,
+                'parts': {
+                    'bus': {
+                        'healthy': False,
+                        'state': 'degraded',
+                        'since': 0,
+                        'what': 'no broker',
+                        'action': 'start it',
+                    }
+                },
+            },
+        )
+        answer = self.json('host', 'show', 'host00000', *self.bus.options)
+        self.assertEqual('not healthy', answer['agent'])
+        self.assertEqual(0, answer['servers'])
+        link, broker = answer['remarks']
+        self.assertIn('link of NIC eth0 on bridge br0 is down', link)
+        self.assertIn('no broker; start it', broker)
+        self.assertEqual(4, len(answer['uplinks']))
+        # The stamp of the bulk read, 29000000 minutes.
+        self.assertEqual('2025-02-19T21:20+00:00', answer['published'])
+
+    def test_unknown_host_is_named(self):
+        status, _, err = self.run_('host', 'show', 'nix')
+        self.assertEqual(1, status)
+        self.assertIn("no compute host 'nix'", err)
+
+    def test_cluster_shows_what_agents_measure(self):
+        vm = {'uuid': 'a', 'received': 0.5, 'sync_latency_us': 9}
+        self.bus.agent(self.hosts[0], **{**STATUS, 'vms': [vm]})
+        self.bus.agent(self.hosts[1], **STATUS)
+        answer = self.json('cluster', 'show', 'g', *self.bus.options)
+        self.assertEqual(0.5, answer['cpu_received'])
+        self.assertIn('a (50%)', answer['limited_by'][0])
+        self.assertEqual([], answer['not_shown'])
+        self.assertEqual(9, answer['members'][0]['sync_latency_us'])
+
+    def test_agent_that_does_not_answer_is_said(self):
+        self.bus.agent(self.hosts[0], **STATUS)
+        answer = self.json(
+            'cluster', 'show', 'g', *self.bus.options, '--timeout', '2'
+        )
+        (missing,) = answer['not_shown']
+        self.assertIn(self.hosts[1], missing)
+
+
+class ControlTest(test_cluster.ClusterTestCase):
+    def setUp(self):
+        super().setUp()
+        self.bus = self.useFixture(bus.Bus())
+        # Queues of the bus outlive a test.
+        self.one, self.two = (uuid.uuid4().hex for _ in range(2))
+
+    def control(self, *argv):
+        status, out, err = self.run_(
+            'host', *argv, *self.bus.options, '-f', 'value'
+        )
+        return status, out.splitlines(), err
+
+    def test_pause_restores_the_servers_of_each_host(self):
+        agents = [
+            self.bus.agent(host, restored=['x'], failed={}, unknown=[])
+            for host in (self.one, self.two)
+        ]
+        status, lines, err = self.control('pause', self.one, self.two)
+        self.assertEqual(0, status, err)
+        for host, line in zip((self.one, self.two), lines, strict=True):
+            self.assertIn(f'{host} True 1', line)
+        for agent in agents:
+            self.assertEqual([('pause', None)], agent.calls)
+
+    def test_server_that_is_not_restored_exits_with_1(self):
+        self.bus.agent(self.one, restored=[], failed={'x': 'busy'}, unknown=[])
+        status, lines, _ = self.control('pause', self.one)
+        self.assertEqual(1, status)
+        self.assertIn('server x is not restored: busy', ' '.join(lines))
+
+    def test_host_without_an_agent_exits_with_1(self):
+        self.bus.agent(self.one, restored=[], failed={}, unknown=[])
+        status, lines, _ = self.control(
+            'pause', self.one, self.two, '--timeout', '2'
+        )
+        self.assertEqual(1, status)
+        self.assertIn(f'{self.one} True 0', lines[0])
+        self.assertIn(f'{self.two} False 0', lines[1])
+
+    def test_resume_of_one_server(self):
+        agent = self.bus.agent(self.one, resumed=['x'], failed={}, unknown=[])
+        status, _, err = self.control('resume', self.one, '--server', 'x')
+        self.assertEqual(0, status, err)
+        self.assertEqual([('resume', 'x')], agent.calls)
+
+    def test_resume_of_one_server_on_two_hosts_is_refused(self):
+        status, _, err = self.control(
+            'resume', self.one, self.two, '--server', 'x'
+        )
+        self.assertEqual(1, status)
+        self.assertIn('the one host', err)
+
+    def test_pause_without_a_bus_is_refused(self):
+        status, _, err = self.run_('host', 'pause', self.one)
+        self.assertEqual(1, status)
+        self.assertIn('no transport_url is set', err)
