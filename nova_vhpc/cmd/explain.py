@@ -62,20 +62,13 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     output.take_any_name()
     parser = _parser()
     args = parser.parse_args(argv)
-    if (args.request is None) == (args.flavor is None):
-        parser.error('give either REQUEST.json or --flavor')
-    for name, least in (
-        ('members', 1),
-        ('cluster_members', 1),
-        ('devices', 0),
-    ):
-        number = getattr(args, name)
-        if number is not None and number < least:
-            option = name.replace('_', '-')
-            parser.error(f'--{option}: {number} is less than {least}')
+    try:
+        check(args)
+    except ValueError as error:
+        parser.error(str(error))
     try:
         with openstack.asked(args.os_cloud):
-            answer = _answer(args, connection)
+            answer = explained(args, connection)
         if args.json:
             output.print_json(answer.as_dict())
         else:
@@ -101,6 +94,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     version.add_argument(parser)
     openstack.add_arguments(parser)
+    add_arguments(parser)
+    parser.add_argument('--json', action='store_true', help='print JSON')
+    parser.add_argument(
+        '--limit',
+        type=int,
+        default=40,
+        help='number of hosts to print at most, 0 for all (default: 40)',
+    )
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that :func:`explained` reads."""
     parser.add_argument(
         'request',
         nargs='?',
@@ -150,17 +156,31 @@ def _parser() -> argparse.ArgumentParser:
         help="nova-scheduler's configuration file, for [vhpc_scheduler] "
         f'(default: {NOVA_CONF} if it is readable)',
     )
-    parser.add_argument('--json', action='store_true', help='print JSON')
-    parser.add_argument(
-        '--limit',
-        type=int,
-        default=40,
-        help='number of hosts to print at most, 0 for all (default: 40)',
-    )
-    return parser
 
 
-def _answer(args: argparse.Namespace, connection: Any) -> model.Answer:
+def check(args: argparse.Namespace) -> None:
+    """Raise ValueError if arguments do not fit together."""
+    if (args.request is None) == (args.flavor is None):
+        raise ValueError('give either REQUEST.json or --flavor')
+    for name, least in (
+        ('members', 1),
+        ('cluster_members', 1),
+        ('devices', 0),
+    ):
+        number = getattr(args, name)
+        if number is not None and number < least:
+            option = name.replace('_', '-')
+            raise ValueError(f'--{option}: {number} is less than {least}')
+
+
+def explained(args: argparse.Namespace, connection: Any) -> model.Answer:
+    """Return what filter and weigher decide about a request, and the plan.
+
+    :param args: arguments of :func:`add_arguments`, checked.
+    :param connection: openstacksdk connection; None to connect if needed.
+    :raises CloudError: the cloud cannot be asked.
+    :raises RequestError: the request cannot be explained.
+    """
     if args.request is None:
         request, hosts = ExplainRequest(flavor_name=args.flavor), None
     else:
@@ -288,12 +308,17 @@ def _print(answer: model.Answer, limit: int) -> None:
             str(host.capacity or ''),
             str(host.link_mbps or ''),
             escape('/'.join(p for p in (host.rack, host.switch) if p)),
-            escape(_words(host)),
+            escape(words(host)),
         )
     console.print(table)
     hidden = len(answer.hosts) - len(shown)
     if hidden:
         console.print(f'{hidden} more host(s): --limit 0 shows all.')
+    print_findings(console, answer)
+
+
+def print_findings(console: Console, answer: model.Answer) -> None:
+    """Print all of an answer but the table of hosts."""
     for note in answer.notes:
         console.print(note, markup=False)
     for flaw in answer.flaws:
@@ -379,7 +404,8 @@ def _print_moves(console: Console, answer: model.Answer) -> None:
         console.print('No move of its members makes the cluster better.')
 
 
-def _words(host: model.HostAnswer) -> str:
+def words(host: model.HostAnswer) -> str:
+    """Return in a few words why a host is rejected, or that it passes."""
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
     if not host_weights.is_planned(host.multiplier):
