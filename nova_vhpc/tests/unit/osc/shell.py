@@ -10,46 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The plugin's commands in a shell, with openstacksdk over HTTP.
+"""Commands against openstacksdk's own connection, over HTTP.
 
-The shell is cliff's, which ``openstack`` extends; the commands are those that
-``pyproject.toml`` names. The connection is openstacksdk's own; only what
-answers it is of the test.
+Only what answers the connection is of the test.
 """
 
-import importlib
-import io
 import json
-import logging
-import pathlib
 import re
-import tomllib
-import types
 import urllib.parse
 
-import fixtures
-from cliff import app, commandmanager
 from keystoneauth1 import plugin, session
 from openstack import connection
 
-from nova_vhpc.osc import plugin as osc_plugin
-from nova_vhpc.tests import base, served
-
-TOP = pathlib.Path(__file__).parents[4]
-
-_GROUP = f'openstack.{osc_plugin.API_NAME}.v{osc_plugin.DEFAULT_API_VERSION}'
-
-
-def entry_points(group=_GROUP):
-    """Return the entry points of a group, as an installation has them."""
-    project = tomllib.loads((TOP / 'pyproject.toml').read_text())['project']
-    return project['entry-points'][group]
-
-
-def load(entry_point):
-    """Return what an entry point names."""
-    module, _, name = entry_point.partition(':')
-    return getattr(importlib.import_module(module), name)
+from nova_vhpc.tests import base, osc_shell, served
 
 
 class Cloud:
@@ -134,33 +107,6 @@ class _Auth(plugin.BaseAuthPlugin):
         return 'p'
 
 
-class Shell(app.App):
-    """The ``openstack`` client as far as commands see it."""
-
-    def __init__(self, sdk_connection):
-        manager = commandmanager.CommandManager('test.none')
-        for name, target in entry_points().items():
-            manager.add_command(name.replace('_', ' '), load(target))
-        self.out, self.err = io.StringIO(), io.StringIO()
-        super().__init__(
-            'test',
-            '1',
-            manager,
-            stdout=self.out,
-            stderr=self.err,
-            deferred_help=True,
-        )
-        self.client_manager = types.SimpleNamespace(
-            sdk_connection=sdk_connection,
-            vhpc=osc_plugin.make_client(
-                types.SimpleNamespace(sdk_connection=sdk_connection)
-            ),
-        )
-
-    def configure_logging(self):
-        """Leave the process's logging alone, unlike cliff."""
-
-
 class ShellTestCase(base.TestCase):
     """Runs commands against :class:`Cloud`.
 
@@ -184,12 +130,7 @@ class ShellTestCase(base.TestCase):
 
         :returns: exit status, standard output, standard error and log.
         """
-        shell = Shell(self.connection)
-        log = fixtures.FakeLogger(level=logging.ERROR, nuke_handlers=False)
-        with log:
-            status = shell.run(['vhpc', *argv])
-            err = shell.err.getvalue() + log.output
-        return status, shell.out.getvalue(), err
+        return osc_shell.run(self.connection, *argv)
 
     def json(self, *argv):
         """Run a command that succeeds, and return what it prints."""

@@ -17,31 +17,30 @@ import sys
 from osc_lib.command import command
 
 from nova_vhpc.osc import plugin
-from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.osc import shell
+from nova_vhpc.tests import base, osc_shell
 
 
 class PluginTest(base.TestCase):
     def test_client_finds_the_plugin_by_its_entry_point(self):
         self.assertEqual(
             {'vhpc': plugin.__name__},
-            shell.entry_points('openstack.cli.extension'),
+            osc_shell.entry_points('openstack.cli.extension'),
         )
         # The client makes this name of name and version of the API.
-        self.assertIn('vhpc_flavor_set', shell.entry_points())
+        self.assertIn('vhpc_flavor_set', osc_shell.entry_points())
 
     def test_every_command_has_its_class_and_help(self):
-        for name, target in shell.entry_points().items():
+        for name, target in osc_shell.entry_points().items():
             with self.subTest(name):
-                kind = shell.load(target)
+                kind = osc_shell.load(target)
                 self.assertTrue(issubclass(kind, command.Command))
                 self.assertTrue(kind.__doc__)
                 verb = name.rpartition('_')[2]
                 self.assertTrue(kind.__name__.lower().startswith(verb))
 
     def test_every_option_has_a_help(self):
-        for name, target in shell.entry_points().items():
-            kind = shell.load(target)
+        for name, target in osc_shell.entry_points().items():
+            kind = osc_shell.load(target)
             parser = kind(None, None).get_parser(name)
             ours = [
                 action
