@@ -98,3 +98,28 @@ class Lines(format_columns.ListColumn):
     def human_readable(self) -> str:
         """Return the sentences, each on a line."""
         return '\n'.join(self._value)
+
+
+class Records(format_columns.ListDictColumn):
+    """Records: one per line for people, a list of objects for scripts.
+
+    Unlike its parent, it keeps the order of fields, and leaves out those
+    without a value.
+    """
+
+    def human_readable(self) -> str:
+        """Return the records, each on a line."""
+        return '\n'.join(
+            ', '.join(
+                f'{name} {_text(value)}'
+                for name, value in record.items()
+                if value not in (None, [])
+            )
+            for record in self._value
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ' '.join(map(str, value))
+    return str(value)

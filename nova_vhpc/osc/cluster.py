@@ -17,7 +17,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from osc_lib.cli import format_columns
 from osc_lib.command import command
 
 from nova_vhpc.flavor import extra_specs
@@ -171,7 +170,7 @@ class ShowCluster(_Command, command.ShowOne):
             'switches': _places(hosts, 'switch'),
             'racks': _places(hosts, 'rack'),
             'cpu_received': _rounded(cluster.received),
-            'members': format_columns.ListDictColumn(
+            'members': base.Records(
                 [_member(cluster, member) for member in cluster.members]
             ),
             'limited_by': base.Lines(

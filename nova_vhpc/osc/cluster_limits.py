@@ -185,6 +185,17 @@ def _no_agent(cluster: Cluster) -> Iterator[Limit]:
             'none runs there, and nothing coordinates the vCPUs of members',
             'start nova-vhpc-agent on these hosts',
         )
+    silent = [
+        f'{host.name} (for {host.silent_minutes} minutes)'
+        for host in _hosts(cluster)
+        if host.silent
+    ]
+    if silent:
+        yield Limit(
+            f'the agent has been silent on {_names(silent)}',
+            'see there whether nova-vhpc-agent runs and reaches Placement; '
+            'the scheduler rejects a host whose agent is silent',
+        )
 
 
 def _spread(cluster: Cluster) -> Iterator[Limit]:

@@ -21,6 +21,10 @@ from collections.abc import Mapping
 from nova_vhpc.scheduler.planner.model import Tier
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 
+SILENT_MINUTES = 20
+"""Minutes without a publication after which an agent probably does not run:
+the default of ``[vhpc_scheduler] topology_max_age``."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
@@ -78,6 +82,8 @@ class Host:
     :ivar switch: switch that the host is at; None if no aggregate names one.
     :ivar rack: rack that the host is in; likewise.
     :ivar uplinks: what its agent has published; None if none has.
+    :ivar silent_minutes: minutes since its agent last published; None if
+        unknown.
     """
 
     name: str
@@ -87,6 +93,13 @@ class Host:
     switch: str | None = None
     rack: str | None = None
     uplinks: HostUplinks | None = None
+    silent_minutes: int | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether its agent has published before, but not lately."""
+        minutes = self.silent_minutes
+        return minutes is not None and minutes > SILENT_MINUTES
 
     @property
     def overcommit(self) -> float:

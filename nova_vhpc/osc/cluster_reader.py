@@ -18,14 +18,17 @@ sentence that says so.
 
 import concurrent.futures
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import host_aggregates, server_groups
+from nova_vhpc.flavor import request_groups
 from nova_vhpc.osc.cluster_model import Cluster, Host, Member
 from nova_vhpc.scheduler.sources import claimed_rails
+from nova_vhpc.scheduler.sources.snapshot import HostUplinks
 from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova
 
@@ -133,6 +136,7 @@ class ClusterReader:
         for hypervisor in hypervisors:
             name = openstack.text(hypervisor['service']['host'])
             switch, rack = places.get(name, (None, None))
+            published = uplinks.get(hypervisor['id'])
             found[name] = Host(
                 name=name,
                 cpus=openstack.count(hypervisor['vcpus'] or 0),
@@ -140,7 +144,8 @@ class ClusterReader:
                 state=openstack.text(hypervisor['state']),
                 switch=switch,
                 rack=rack,
-                uplinks=uplinks.get(hypervisor['id']),
+                uplinks=published,
+                silent_minutes=_silent_minutes(published),
             )
         return found
 
@@ -153,12 +158,23 @@ class ClusterReader:
         if hosts is None:
             self.unseen.append(HOSTS_UNSEEN)
             return found
-        uuids = [m.uuid for cluster in found for m in cluster.members]
-        claims = self._claims(uuids)
+        claims = self._claims(
+            [
+                member.uuid
+                for cluster in found
+                for member in cluster.members
+                if _may_claim(member)
+            ]
+        )
         return [_joined(cluster, hosts, claims) for cluster in found]
 
     def _claims(self, uuids: list[str]) -> dict[str, tuple[str, ...]] | None:
-        """Return the uplinks that servers have claimed, by server."""
+        """Return the uplinks that servers have claimed, by server.
+
+        :returns: None if the user may not see them.
+        """
+        if not uuids:
+            return {}
 
         def read(uuid: str) -> tuple[str, ...]:
             allocations: Mapping[str, Any] = openstack.get(
@@ -272,6 +288,19 @@ def _member(server: Mapping[str, Any]) -> Member:
     )
 
 
+def _silent_minutes(published: HostUplinks | None) -> int | None:
+    """Return the minutes since an agent last published; None if unknown."""
+    if published is None or published.stamp_minutes is None:
+        return None
+    return max(0, model.stamp(time.time()) - published.stamp_minutes)
+
+
+def _may_claim(member: Member) -> bool:
+    """Return whether the flavor of a member requests uplinks, or may."""
+    specs = member.specs
+    return specs is None or request_groups.requested_uplinks(specs) > 0
+
+
 def _joined(
     cluster: Cluster,
     hosts: Mapping[str, Host],
@@ -281,7 +310,8 @@ def _joined(
     names = sorted({m.host for m in cluster.members if m.host})
     members = tuple(
         dataclasses.replace(
-            member, claims=None if claims is None else claims[member.uuid]
+            member,
+            claims=None if claims is None else claims.get(member.uuid, ()),
         )
         for member in cluster.members
     )

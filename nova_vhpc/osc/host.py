@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from osc_lib import exceptions
-from osc_lib.cli import format_columns
 from osc_lib.command import command
 
 from nova_vhpc.agent.daemon import health
@@ -145,7 +144,7 @@ class ShowHost(_Facts, command.ShowOne):
             'switch': host.switch,
             'rack': host.rack,
             'published': _published(host),
-            'uplinks': format_columns.ListDictColumn(_uplinks(host)),
+            'uplinks': base.Records(_uplinks(host)),
             'agent': _agent_state(answer),
             'servers': None if answer is None else _server_count(answer),
             'remarks': base.Lines(_remarks(host, answer)),
@@ -269,6 +268,10 @@ def _remarks(host: Host, answer: Any) -> list[str]:
             'no agent has published uplinks: probably none runs there'
         )
     else:
+        if host.silent:
+            found.append(
+                f'its agent last published {host.silent_minutes} minutes ago'
+            )
         found += [
             f'the link of {uplink} is down'
             for uplink in host.uplinks.uplinks

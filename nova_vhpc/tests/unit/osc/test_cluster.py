@@ -11,6 +11,7 @@
 # under the License.
 
 import pathlib
+import time
 
 import fixtures
 
@@ -53,6 +54,7 @@ class ClusterTestCase(shell.ShellTestCase):
         self.servers = {}
         self.groups = []
         self.bulk = world.bulk_body(2)
+        self.publish(self.hosts)
         self.hypervisors = [
             {
                 'id': world.root_uuid(host),
@@ -71,6 +73,13 @@ class ClusterTestCase(shell.ShellTestCase):
         self.group('g', 'a', 'b')
         for name, host in zip('ab', self.hosts, strict=True):
             self.server(name, host)
+
+    def publish(self, hosts, minutes_ago=0):
+        """Let the agents of hosts have published some time ago."""
+        now = model.stamp(time.time())
+        for host in hosts:
+            marker = self.bulk['provider_summaries'][model.marker_uuid(host)]
+            marker['resources'][model.STAMP]['capacity'] = now - minutes_ago
 
     def group(self, name, *members):
         """Add a server group; ``id-NAME`` is its ID."""
@@ -222,6 +231,20 @@ class ListTest(ClusterTestCase):
         paths = [path for _, path, _ in self.cloud.requests]
         self.assertIn('/servers/detail?all_tenants=1&', ' '.join(paths))
 
+    def test_claims_are_read_of_members_that_request_uplinks_only(self):
+        self.server('b', self.hosts[1], specs={'vhpc:workload': 'parallel'})
+        self.json('cluster', 'list')
+        paths = [path for _, path, _ in self.cloud.requests]
+        self.assertIn('/allocations/a', paths)
+        self.assertNotIn('/allocations/b', paths)
+
+    def test_administrator_without_rights_in_placement(self):
+        self.cloud.refused = ['/allocations/']
+        status, out, err = self.run_('cluster', 'list', '-f', 'json')
+        self.assertEqual(0, status)
+        self.assertIn(cluster_reader.CLAIMS_UNSEEN, err)
+        self.assertIn('"Tier": "switch"', out)
+
     def test_placement_without_agents_is_no_error(self):
         """Placement refuses names of resource classes that nobody created."""
         self.bulk = {'provider_summaries': {}}
@@ -241,6 +264,13 @@ class ShowTest(ClusterTestCase):
         )
         self.assertEqual(['leaf1'], answer['switches'])
         self.assertEqual('2 of 2', answer['running'])
+
+    def test_table_has_a_member_on_each_line(self):
+        status, out, _ = self.run_('cluster', 'show', 'g', '-c', 'members')
+        self.assertEqual(0, status)
+        first, second = [line for line in out.splitlines() if 'name ' in line]
+        self.assertIn('name a, ', first)
+        self.assertIn('host host00001, uplinks br0:eth0', second)
 
     def test_tenant_learns_no_host(self):
         self.as_tenant()
@@ -341,6 +371,16 @@ class LimitTest(ClusterTestCase):
     def test_host_down(self):
         self.hypervisors[1]['state'] = 'down'
         self.assertLimit('nova-compute is down on host00001')
+
+    def test_agent_that_fell_silent(self):
+        self.publish(self.hosts[1:], minutes_ago=90)
+        self.assertLimit('silent on host00001 (for 9')
+        answer = self.json('host', 'show', 'host00001')
+        self.assertIn('last published 9', answer['remarks'][0])
+
+    def test_agent_that_missed_one_publication_is_no_limit(self):
+        self.publish(self.hosts, minutes_ago=10)
+        self.assertEqual([], self.limits()[1])
 
     def test_unknown_switch(self):
         self.metadata = {}

@@ -91,7 +91,12 @@ class FactsTest(test_cluster.ClusterTestCase):
         self.assertIn('link of NIC eth0 on bridge br0 is down', link)
         self.assertIn('no broker; start it', broker)
         self.assertEqual(4, len(answer['uplinks']))
-        # The stamp of the bulk read, 29000000 minutes.
+
+    def test_time_of_publication_is_in_utc(self):
+        marker = model.marker_uuid('host00000')
+        resources = self.bulk['provider_summaries'][marker]['resources']
+        resources[model.STAMP]['capacity'] = 29_000_000
+        answer = self.json('host', 'show', 'host00000')
         self.assertEqual('2025-02-19T21:20+00:00', answer['published'])
 
     def test_unknown_host_is_named(self):
