@@ -32,6 +32,15 @@ _TIERS = {
     Tier.ALL: 'several racks',
 }
 
+NO_CLUSTER = (
+    'No server group has a server whose flavor has vhpc: extra specs; see '
+    'openstack vhpc flavor set.'
+)
+NONE_OF_OWN = (
+    'Your project has no virtual cluster: no server group with a server whose '
+    'flavor has vhpc: extra specs. Administrators see those of all projects '
+    'with --all-projects.'
+)
 NOTHING_FOUND = 'nothing that can be seen from here'
 
 
@@ -98,6 +107,8 @@ class ListCluster(_Command, command.Lister):
         """Return a row for each cluster."""
         reader = self.reader(parsed_args)
         clusters = reader.every(parsed_args.all_projects)
+        if not clusters:
+            self.note(NO_CLUSTER if parsed_args.all_projects else NONE_OF_OWN)
         clusters, missing = self.with_states(parsed_args, clusters)
         for text in (*reader.unseen, *missing):
             self.note(text)

@@ -38,9 +38,9 @@ _MOST_CALLS = 16
 _Value = TypeVar('_Value')
 
 HOSTS_UNSEEN = (
-    'Not shown: the hosts, switches, racks and uplinks of members, and how '
-    'full the hosts are. Only an administrator may see them; ask the operator '
-    'of the cloud.'
+    'Not shown: the hosts, switches, racks and uplinks of members, how full '
+    'the hosts are, and the CPU time that members receive. Only an '
+    'administrator may see them; ask the operator of the cloud.'
 )
 CLAIMS_UNSEEN = (
     'Not shown: which uplinks members have claimed. Placement tells only '

@@ -245,6 +245,39 @@ class ListTest(ClusterTestCase):
         self.assertIn(cluster_reader.CLAIMS_UNSEEN, err)
         self.assertIn('"Tier": "switch"', out)
 
+    def assertDamaged(self):
+        """Check that commands report damage in one line."""
+        for argv in (('list',), ('show', 'g')):
+            status, out, err = self.run_('cluster', *argv)
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('cannot be read', err)
+            self.assertNotIn('Traceback', err)
+
+    def test_damaged_hosts_are_reported(self):
+        self.hypervisors = [{}]
+        self.assertDamaged()
+
+    def test_damaged_claims_are_reported(self):
+        self.cloud.answers['/allocations/b'] = {}
+        self.assertDamaged()
+
+    def test_damaged_flavor_is_reported(self):
+        self.servers['b']['flavor'] = {'vcpus': '4'}
+        self.assertDamaged()
+
+    def test_project_without_a_cluster_is_said(self):
+        for name in 'ab':
+            self.server(name, self.hosts[0], specs={})
+        for more, words in (
+            ((), 'Your project has no virtual cluster'),
+            (('--all-projects',), 'No server group'),
+        ):
+            status, out, err = self.run_(
+                'cluster', 'list', '-f', 'json', *more
+            )
+            self.assertEqual((0, '[]'), (status, out.strip()))
+            self.assertIn(words, err)
+
     def test_placement_without_agents_is_no_error(self):
         """Placement refuses names of resource classes that nobody created."""
         self.bulk = {'provider_summaries': {}}
