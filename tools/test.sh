@@ -94,7 +94,7 @@ run_part() {
 # Tests with Nova and Placement in process need one CPU each, those with guests
 # need all CPUs.
 functional() {
-    local in_process='functional\.(scheduler|explain|flavor|clusters)' status=0
+    local in_process='functional\.(scheduler|explain|flavor|clusters|osc)' status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     tools/ovn-root.sh || status=1
     run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
