@@ -19,6 +19,7 @@ each network namespace has room for one that switches in userspace.
 """
 
 import ctypes
+import json
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,9 @@ from typing import Self
 
 SCHEMA = Path('/usr/share/openvswitch/vswitch.ovsschema')
 START_S = 60.0
+
+_NETDEV = Path('/sys/class/net/ovs-netdev')
+"""Link that the first switch in userspace makes."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -48,6 +52,7 @@ class PrivateOpenVswitch:
 
     def __init__(self) -> None:
         self._root = Path()
+        self._had_netdev = _NETDEV.exists()
         self._database: subprocess.Popen[bytes] | None = None
         self._switch: subprocess.Popen[bytes] | None = None
 
@@ -133,7 +138,6 @@ class PrivateOpenVswitch:
     def close(self) -> None:
         """End Open vSwitch, and delete its directory."""
         if self._switch is not None:
-            # It deletes the interfaces of its bridges.
             self._switch.terminate()
             try:
                 self._switch.wait(10)
@@ -142,7 +146,30 @@ class PrivateOpenVswitch:
             self._switch = None
         self.kill_database()
         if self._root != Path():
+            self._delete_links()
             shutil.rmtree(self._root, ignore_errors=True)
+
+    def _delete_links(self) -> None:
+        """Delete the links that outlive a switch in userspace."""
+        select = {
+            'op': 'select',
+            'table': 'Interface',
+            'where': [['type', '==', 'internal']],
+            'columns': ['name'],
+        }
+        query = json.dumps(['Open_vSwitch', select])
+        try:
+            answer = self._run(
+                'ovsdb-tool', 'query', self._file('conf.db'), query
+            )
+        except OpenVswitchError:
+            # There is no database yet, so there are no links.
+            return
+        names = [row['name'] for row in json.loads(answer)[0]['rows']]
+        if not self._had_netdev:
+            names.append(_NETDEV.name)
+        for name in names:
+            subprocess.run(('ip', 'link', 'delete', name), capture_output=True)
 
     def _file(self, name: str) -> Path:
         return self._root / name
