@@ -31,7 +31,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.agent.libvirt import interfaces
-from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.ovsdb import vswitchd
 from nova_vhpc.agent.uplinks import claims
@@ -42,7 +41,6 @@ from nova_vhpc.agent.uplinks.binders import (
     bond_table,
     guest_ports,
 )
-from nova_vhpc.topology import open_vswitch
 
 
 class BondEntryBinder:
@@ -96,7 +94,7 @@ class BondEntryBinder:
     ) -> Mapping[str, str]:
         """See :meth:`base.Binder.plan`."""
         in_force = self.in_force(domain.UUIDString())
-        state = self._state()
+        state = guest_ports.answered(self._ovsdb.read(), self._host)
         plan = {}
         for mac, uplink in self._assign(domain, uplinks, uplink_nic).items():
             member = bond_member.checked(state, uplink, self._host)
@@ -117,7 +115,7 @@ class BondEntryBinder:
         :meth:`problem`.
         """
         uuid = domain.UUIDString()
-        state = self._state()
+        state = guest_ports.answered(self._ovsdb.read(), self._host)
         assigned = self._assign(domain, uplinks, uplink_nic)
         for uplink in assigned.values():
             bond_member.checked(state, uplink, self._host)
@@ -165,17 +163,6 @@ class BondEntryBinder:
         self._macs.clear()
         return {}
 
-    def _state(self) -> open_vswitch.OpenVswitch:
-        state = self._ovsdb.read()
-        if state is None:
-            raise UnsupportedError(
-                f'Open vSwitch of host {self._host} has not answered yet',
-                'Is ovsdb-server running, and is [vhpc_topology] '
-                'ovsdb_connection right?',
-                cause='ovsdb-away',
-            )
-        return state
-
     def _assign(
         self,
         domain: Any,
@@ -186,14 +173,10 @@ class BondEntryBinder:
 
         :raises UnsupportedError: a NIC has no port.
         """
-        uuid = domain.UUIDString()
-        nics = interfaces.chosen(
-            interfaces.read(domain.XMLDesc(0)), len(uplinks), uplink_nic
+        present: dict[str, str | None] = dict.fromkeys(
+            self._ports.of_claims(domain, len(uplinks), uplink_nic, self._host)
         )
-        macs = [nic.mac.lower() for nic in nics]
-        guest_ports.check(self._ports.of_guest(uuid), macs, uuid, self._host)
-        present: dict[str, str | None] = dict.fromkeys(macs)
-        for target in self._follower.targets(uuid):
+        for target in self._follower.targets(domain.UUIDString()):
             if target.mac in present:
                 present[target.mac] = target.uplink.nic
         by_nic = {uplink.nic: uplink for uplink in uplinks}

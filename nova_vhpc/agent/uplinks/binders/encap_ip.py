@@ -45,7 +45,7 @@ from nova_vhpc.agent.uplinks.binders import (
     ovn_host,
     uplink_links,
 )
-from nova_vhpc.topology import links, open_vswitch
+from nova_vhpc.topology import links
 
 KEY = encap_ip_writer.KEY
 
@@ -224,15 +224,10 @@ class EncapIpBinder:
 
         :raises UnsupportedError: a claim cannot steer packets on this host.
         """
-        state = self._ovsdb.read()
-        if state is None:
-            raise UnsupportedError(
-                f'Open vSwitch of host {self._host} has not answered yet',
-                'Is ovsdb-server running, and is [vhpc_topology] '
-                'ovsdb_connection right?',
-                cause='ovsdb-away',
-            )
-        ports = self._ports_of(domain, len(uplinks), uplink_nic)
+        state = guest_ports.answered(self._ovsdb.read(), self._host)
+        ports = self._ports.of_claims(
+            domain, len(uplinks), uplink_nic, self._host
+        )
         ovn_host.check(state, self._host)
         encap_ips = ovn_host.encap_ips_of(
             state, uplinks, self._links.down(state, uplinks), self._host
@@ -245,22 +240,6 @@ class EncapIpBinder:
             encap_ip_writer.Change(mac, port, new.get(mac, present[mac] or ''))
             for mac, port in ports.items()
         ]
-
-    def _ports_of(
-        self, domain: Any, claims: int, uplink_nic: int | None
-    ) -> dict[str, open_vswitch.Interface]:
-        """Return the ports of the NICs that use the claims, by MAC address.
-
-        :raises UnsupportedError: a NIC has no port.
-        """
-        uuid = domain.UUIDString()
-        ports = self._ports.of_guest(uuid)
-        nics = interfaces.chosen(
-            interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
-        )
-        macs = [nic.mac.lower() for nic in nics]
-        guest_ports.check(ports, macs, uuid, self._host)
-        return {mac: ports[mac] for mac in macs}
 
     def _refuse_external(
         self,

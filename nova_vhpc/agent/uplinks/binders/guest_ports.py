@@ -12,8 +12,10 @@
 
 """Find the ports of Open vSwitch that belong to a guest."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.topology import open_vswitch
 
@@ -57,26 +59,53 @@ class GuestPorts:
             self._indexed = state, by_guest
         return by_guest.get(uuid, {})
 
+    def of_claims(
+        self, domain: Any, claims: int, uplink_nic: int | None, host: str
+    ) -> Ports:
+        """Return the ports of the NICs that use a guest's claims.
 
-def check(ports: Ports, macs: Iterable[str], uuid: str, host: str) -> None:
-    """Check that NICs of a guest have ports.
+        :param claims: number of claimed uplinks.
+        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
+        :param host: name of the host, for messages.
+        :raises UnsupportedError: a NIC has no port.
+        """
+        uuid = domain.UUIDString()
+        ports = self.of_guest(uuid)
+        nics = interfaces.chosen(
+            interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
+        )
+        chosen = {}
+        for mac in (nic.mac.lower() for nic in nics):
+            if mac not in ports:
+                raise UnsupportedError(
+                    f'Open vSwitch of host {host} has no port with '
+                    f'external_ids:attached-mac={mac} and vm-uuid={uuid}, so '
+                    f'that NIC {mac} cannot be steered',
+                    'If it is no NIC of Open vSwitch, let vhpc:uplink_nic '
+                    'name one that is',
+                    cause='no-port',
+                )
+            chosen[mac] = ports[mac]
+        return chosen
 
-    :param ports: ports of the guest.
-    :param macs: MAC addresses of the NICs, in lower case.
-    :param uuid: UUID of the guest, for the message.
+
+def answered(
+    state: open_vswitch.OpenVswitch | None, host: str
+) -> open_vswitch.OpenVswitch:
+    """Return the state of the database.
+
+    :param state: the state; None before the first answer.
     :param host: name of the host, for the message.
-    :raises UnsupportedError: one has none.
+    :raises UnsupportedError: there was no answer yet.
     """
-    for mac in macs:
-        if mac not in ports:
-            raise UnsupportedError(
-                f'Open vSwitch of host {host} has no port with '
-                f'external_ids:attached-mac={mac} and vm-uuid={uuid}, so that '
-                f'NIC {mac} cannot be steered',
-                'If it is no NIC of Open vSwitch, let vhpc:uplink_nic name '
-                'one that is',
-                cause='no-port',
-            )
+    if state is None:
+        raise UnsupportedError(
+            f'Open vSwitch of host {host} has not answered yet',
+            'Is ovsdb-server running, and is [vhpc_topology] '
+            'ovsdb_connection right?',
+            cause='ovsdb-away',
+        )
+    return state
 
 
 def _index(state: open_vswitch.OpenVswitch) -> Mapping[str, Ports]:

@@ -109,23 +109,10 @@ class BindingAgentCase(base.AgentTestCase, test_publisher.PlacementCase):
             lambda: self.status()['publishing']['state'] == 'published',
             'the publication',
         )
-        self.nova(
-            'PUT',
-            f'/allocations/{self.target.UUIDString()}',
-            allocations={provider: {'resources': {model.UPLINK: 1}}},
-            project_id='p',
-            user_id='u',
-            consumer_generation=self.generation(),
-        )
+        self.claim(provider, self.target.UUIDString())
         return agent
 
     def bound(self) -> dict[str, Any] | None:
         """Return the status of the binding, once a guest is bound."""
         binding: dict[str, Any] = self.status()['binding']
         return binding if binding['bound'] else None
-
-    def generation(self) -> int | None:
-        """Return the generation of the server's claim; None for none."""
-        answer = self.nova('GET', f'/allocations/{self.target.UUIDString()}')
-        generation: int | None = answer.get('consumer_generation')
-        return generation

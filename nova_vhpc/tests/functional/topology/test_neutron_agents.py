@@ -12,7 +12,6 @@
 
 """Bridge mappings that only Neutron's API knows, from a real Neutron."""
 
-import logging
 import pathlib
 
 import fixtures
@@ -23,7 +22,7 @@ from nova_vhpc.agent.uplinks import neutron_agents, publish_worker
 from nova_vhpc.tests.functional.topology import (
     neutron_server,
     ovs_lab,
-    test_publisher,
+    test_ovs_publishing,
     test_publishing,
 )
 from nova_vhpc.topology import model, open_vswitch
@@ -31,17 +30,11 @@ from nova_vhpc.topology import model, open_vswitch
 HOST = 'h1'
 
 
-class NeutronAgentsTest(test_publisher.PlacementCase):
+class NeutronAgentsTest(test_ovs_publishing.OvsPlacementCase):
     def setUp(self) -> None:
         super().setUp()
-        served = test_publishing.serve(self)
-        self.endpoint = f'http://127.0.0.1:{served.port}'
-        self.lab = self.useFixture(ovs_lab.OvsLab())
-        self.nic = self.lab.veth('n1')
-        self.bridge = self.lab.bridge('b1', self.nic)
         self.url = 'http://127.0.0.1:9'
         self.state = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.useFixture(fixtures.FakeLogger('nova_vhpc', level=logging.INFO))
 
     def start_neutron(self) -> None:
         self.neutron = self.useFixture(

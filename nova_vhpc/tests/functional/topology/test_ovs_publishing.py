@@ -30,7 +30,9 @@ from nova_vhpc.tests.functional.topology import (
 from nova_vhpc.topology import model
 
 
-class OvsPublishingTest(test_publisher.PlacementCase):
+class OvsPlacementCase(test_publisher.PlacementCase):
+    """Has a served Placement, and an Open vSwitch with one bridge."""
+
     def setUp(self) -> None:
         super().setUp()
         served = test_publishing.serve(self)
@@ -38,10 +40,15 @@ class OvsPublishingTest(test_publisher.PlacementCase):
         self.lab = self.useFixture(ovs_lab.OvsLab())
         self.nic = self.lab.veth('n1')
         self.bridge = self.lab.bridge('b1', self.nic)
-        self.lab.ovn(ovn_bridge_mappings=f'hpc-0:{self.bridge}')
         self.log = self.useFixture(
             fixtures.FakeLogger('nova_vhpc', level=logging.INFO)
         )
+
+
+class OvsPublishingTest(OvsPlacementCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.lab.ovn(ovn_bridge_mappings=f'hpc-0:{self.bridge}')
         self.provider = model.provider_uuid('cn1', self.bridge, self.nic)
 
         self.marker = pathlib.Path(

@@ -80,17 +80,28 @@ class PlacementCase(base.BaseTestCase):
         )
         return response.json() if response.text else {}
 
-    def claim(self, provider: str) -> str:
-        consumer = str(uuid.uuid4())
+    def claim(self, provider: str, consumer: str | None = None) -> str:
+        """Claim a slot of an uplink; return the consumer.
+
+        :param consumer: UUID of a server, whose former claim ends; None for a
+            new one.
+        """
+        consumer = consumer or str(uuid.uuid4())
         self.nova(
             'PUT',
             f'/allocations/{consumer}',
             allocations={provider: {'resources': {model.UPLINK: 1}}},
             project_id='p',
             user_id='u',
-            consumer_generation=None,
+            consumer_generation=self.generation(consumer),
         )
         return consumer
+
+    def generation(self, consumer: str) -> int | None:
+        """Return the generation of a server's claim; None for none."""
+        answer = self.nova('GET', f'/allocations/{consumer}')
+        generation: int | None = answer.get('consumer_generation')
+        return generation
 
     def inventory(self, uplink: model.Uplink, name: str) -> dict[str, Any]:
         return self.client.inventories(self.uuid(uplink))[1][name]
