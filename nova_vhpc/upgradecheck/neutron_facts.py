@@ -13,18 +13,15 @@
 """Read from Neutron what the upgrade checks need to know of networks."""
 
 import logging
-from typing import Any
 
 from keystoneauth1 import adapter, loading
 from oslo_config import cfg
 
-from nova_vhpc.clients import credentials
+from nova_vhpc.clients import credentials, neutron
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.topology import neutron_segments
 
 LOG = logging.getLogger(__name__)
-
-_VERSION = '/v2.0'
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str] | None:
@@ -57,11 +54,9 @@ def problems(conf: cfg.ConfigOpts) -> list[str] | None:
         return None
 
 
-def _problems(neutron: Any) -> list[str]:
-    # Catalogues have the endpoint with or without the version.
-    base = neutron.get_endpoint().rstrip('/').removesuffix(_VERSION) + _VERSION
-    agents = neutron.get(base + neutron_segments.AGENTS).json()['agents']
-    networks = neutron.get(base + neutron_segments.NETWORKS).json()['networks']
+def _problems(client: adapter.Adapter) -> list[str]:
+    agents = neutron.get(client, neutron_segments.AGENTS)['agents']
+    networks = neutron.get(client, neutron_segments.NETWORKS)['networks']
     return neutron_segments.problems(
         networks, neutron_segments.mappings(agents)
     )

@@ -28,7 +28,7 @@ from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from nova_vhpc.clients import credentials, failures
+from nova_vhpc.clients import credentials, failures, neutron
 from nova_vhpc.conf import neutron as neutron_conf
 from nova_vhpc.topology import open_vswitch
 
@@ -94,11 +94,11 @@ class NeutronAgents:
     def _ask(self) -> open_vswitch.NeutronBridges | None:
         if self._adapter is None:
             self._adapter = self._make_adapter()
-        answer = self._adapter.get(
-            '/v2.0/agents',
-            params={'agent_type': AGENT_TYPE, 'host': list(self._hosts)},
-        )
-        agents = answer.json()['agents']
+        agents = neutron.get(
+            self._adapter,
+            '/agents',
+            {'agent_type': AGENT_TYPE, 'host': self._hosts},
+        )['agents']
         self.note = ''
         if not agents:
             self.note = (

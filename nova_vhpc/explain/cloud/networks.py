@@ -21,7 +21,7 @@ from nova_vhpc.topology import neutron_segments
 def notes(connection: Any) -> tuple[str, ...]:
     """Return a sentence for each such network.
 
-    None if Neutron cannot be asked, or does not show segments and agents to
+    Empty if Neutron cannot be asked, or does not show segments and agents to
     the user, who is then no administrator.
 
     :param connection: openstacksdk connection.

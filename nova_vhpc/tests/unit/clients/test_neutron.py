@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests of :mod:`nova_vhpc.clients.neutron`."""
+
+import json
+from typing import Any
+
+from keystoneauth1 import adapter, exceptions, noauth, session
+from oslotest import base
+
+from nova_vhpc.clients import neutron
+from nova_vhpc.tests import served
+
+
+class GetTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.asked: list[str] = []
+        self.url = self.useFixture(served.Served(self._neutron)).url
+
+    def _neutron(self, environ: Any, start_response: Any) -> list[bytes]:
+        self.asked.append(f'{environ["PATH_INFO"]}?{environ["QUERY_STRING"]}')
+        start_response('200 OK', [('Content-Type', 'application/json')])
+        return [json.dumps({'agents': []}).encode()]
+
+    def adapter(self, endpoint: str) -> adapter.Adapter:
+        return adapter.Adapter(
+            session.Session(noauth.NoAuth()), endpoint_override=endpoint
+        )
+
+    def test_endpoint_may_have_the_version(self) -> None:
+        for end in ('', '/', '/v2.0', '/v2.0/'):
+            client = self.adapter(self.url.rstrip('/') + end)
+            answer = neutron.get(client, '/agents', {'host': ('a', 'b')})
+            self.assertEqual({'agents': []}, answer)
+        self.assertEqual(['/v2.0/agents?host=a&host=b'] * 4, self.asked)
+
+    def test_missing_endpoint_is_keystoneauths_error(self) -> None:
+        client = adapter.Adapter(
+            session.Session(noauth.NoAuth()), service_type='network'
+        )
+        self.assertRaises(
+            exceptions.EndpointNotFound, neutron.get, client, '/agents'
+        )
