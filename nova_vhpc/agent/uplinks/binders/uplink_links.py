@@ -43,13 +43,14 @@ class UplinkLinks:
         return tuple(one for one in uplinks if not self._is_up(state, one.nic))
 
     def _is_up(self, state: open_vswitch.OpenVswitch, nic: str) -> bool:
-        for bridge in state.bridges:
-            for port in bridge.ports:
-                # A bond passes packets as long as one member does.
-                if port.name == nic:
-                    return any(one.link_up for one in port.interfaces)
-                for interface in port.interfaces:
-                    if interface.name == nic:
-                        return interface.link_up
+        port = state.port.get(nic)
+        if port is not None:
+            # A bond passes packets as long as one member does.
+            return any(one.link_up for one in port.interfaces)
+        port = state.port_of.get(nic)
+        if port is not None:
+            return any(
+                one.link_up for one in port.interfaces if one.name == nic
+            )
         link = self._kernel.link(nic)
         return link is None or link.up
