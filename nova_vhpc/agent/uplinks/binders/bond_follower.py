@@ -59,6 +59,19 @@ class _Setting(NamedTuple):
     member: str
 
 
+class _Look(NamedTuple):
+    """What one look at all targets has in common.
+
+    :ivar macs: MAC addresses of all targets.
+    :ivar holders: who decides on an entry, by bond and number.
+    """
+
+    state: open_vswitch.OpenVswitch
+    identity: vswitchd.Identity | None
+    macs: frozenset[str]
+    holders: 'dict[tuple[str, int], Target]'
+
+
 @dataclasses.dataclass(slots=True)
 class Target:
     """A NIC of a guest, and the member that its frames are to take.
@@ -174,21 +187,25 @@ class BondFollower:
     def _follow(self) -> None:
         self._retry_soon = False
         away: vswitchd.VswitchdError | None = None
-        state = self._ovsdb.read() or open_vswitch.OpenVswitch()
-        identity = self._table.identity()
+        targets = [t for g in self._targets.values() for t in g.values()]
+        look = _Look(
+            self._ovsdb.read() or open_vswitch.OpenVswitch(),
+            self._table.identity(),
+            frozenset(target.mac for target in targets),
+            {},
+        )
         enabled: dict[str, frozenset[str]] = {}
-        holders: dict[tuple[str, int], Target] = {}
-        for target in [t for g in self._targets.values() for t in g.values()]:
+        for target in targets:
             try:
                 if away is not None:
                     raise away
-                member = bond_member.checked(state, target.uplink, self._host)
+                member = bond_member.checked(
+                    look.state, target.uplink, self._host
+                )
                 bond = member.bond.name
                 if bond not in enabled:
                     enabled[bond] = self._table.enabled(bond)
-                problem = self._set(
-                    target, state, member, identity, enabled[bond], holders
-                )
+                problem = self._set(target, member, enabled[bond], look)
             except vswitchd.VswitchdError as error:
                 if not isinstance(error, vswitchd.Refused):
                     # Each further command might take as long.
@@ -207,33 +224,30 @@ class BondFollower:
     def _set(
         self,
         target: Target,
-        state: open_vswitch.OpenVswitch,
         member: bond_member.BondMember,
-        identity: vswitchd.Identity | None,
         enabled: frozenset[str],
-        holders: dict[tuple[str, int], Target],
+        look: _Look,
     ) -> str:
         """Set the entry of a NIC, unless it is as claimed.
 
         :param enabled: members of the bond that pass packets.
-        :param holders: who decides on an entry, by bond and number.
         :returns: why it is not set; empty if it is, or soon may be.
         :raises UnsupportedError, VswitchdError: it cannot be set.
         """
         bond = member.bond
         vlan = self._vlans.find(
             target.sought,
-            self._port(target, state),
+            self._port(target, look.state),
             target.uplink,
             member,
-            self._macs(),
+            look.macs,
         )
         if vlan is None:
             target.setting = None
             return ''
         setting = target.setting
         entry = self._table.entry(target.mac, vlan, bond.hash_basis)
-        holder = holders.setdefault((bond.name, entry), target)
+        holder = look.holders.setdefault((bond.name, entry), target)
         if holder.uplink.nic != member.nic:
             target.setting = None
             return (
@@ -250,7 +264,7 @@ class BondFollower:
                 f'passes no packets now: those of {target.name} take another '
                 f'member until it does. Check its link'
             )
-        due = _Setting(identity, bond, enabled, entry, member.nic)
+        due = _Setting(look.identity, bond, enabled, entry, member.nic)
         if setting != due:
             self._table.migrate(bond.name, entry, member.nic)
             if setting is None:
@@ -271,10 +285,6 @@ class BondFollower:
         """Return the port of a guest's NIC; None if it is away."""
         interface = self._ports.of_guest(target.uuid).get(target.mac)
         return state.port_of.get(interface.name) if interface else None
-
-    def _macs(self) -> frozenset[str]:
-        """Return the MAC addresses of all targets."""
-        return frozenset(m for guest in self._targets.values() for m in guest)
 
 
 def _report(target: Target, problem: str) -> None:
