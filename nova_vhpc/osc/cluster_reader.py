@@ -177,16 +177,12 @@ class ClusterReader:
             return {}
 
         def read(uuid: str) -> tuple[str, ...]:
-            allocations: Mapping[str, Any] = openstack.get(
+            answer = openstack.get(
                 self._connection.placement,
                 f'/allocations/{uuid}',
                 claimed_rails.VERSION,
-            )['allocations']
-            return tuple(
-                provider
-                for provider, allocation in allocations.items()
-                if model.UPLINK in allocation['resources']
             )
+            return model.uplinks_in(answer['allocations'])
 
         try:
             # The first alone: it tells whether the user may read the others.

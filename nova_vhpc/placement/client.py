@@ -229,11 +229,7 @@ class PlacementClient:
         :param consumer: UUID of the server.
         """
         with self._answer(f'/allocations/{consumer}') as body:
-            return frozenset(
-                str(provider)
-                for provider, allocation in body['allocations'].items()
-                if model.UPLINK in allocation['resources']
-            )
+            return frozenset(model.uplinks_in(body['allocations']))
 
     def forget(self) -> None:
         """Forget which resource classes and traits exist.

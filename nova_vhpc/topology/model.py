@@ -24,7 +24,8 @@ import functools
 import ipaddress
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 UPLINK = 'CUSTOM_VHPC_UPLINK'
 """Resource class: slots of an uplink, one for each guest."""
@@ -164,6 +165,23 @@ def stamp(epoch_s: float) -> int:
     :param epoch_s: seconds since the Unix epoch.
     """
     return int(epoch_s // 60)
+
+
+def uplinks_in(allocations: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the UUIDs of the uplinks that some allocations claim.
+
+    :param allocations: ``allocations`` of a consumer or a candidate, by UUID
+        of the provider, as Placement answers.
+    """
+    # A list is faster than a generator here: the filter calls this for every
+    # candidate of thousands of hosts.
+    return tuple(
+        [
+            uuid
+            for uuid, allocation in allocations.items()
+            if UPLINK in allocation['resources']
+        ]
+    )
 
 
 def physnet_trait(physnet: str) -> str:

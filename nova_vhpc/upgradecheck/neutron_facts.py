@@ -14,7 +14,7 @@
 
 import logging
 
-from keystoneauth1 import adapter, loading
+from keystoneauth1 import adapter
 from oslo_config import cfg
 
 from nova_vhpc.clients import credentials, neutron
@@ -34,15 +34,10 @@ def problems(conf: cfg.ConfigOpts) -> list[str] | None:
     """
     group = placement_conf.GROUP
     try:
-        session = loading.load_session_from_conf_options(
-            conf, group, auth=credentials.load(conf, group)
-        )
-        placement = loading.load_adapter_from_conf_options(
-            conf, group, session=session
-        )
+        placement = credentials.adapter(conf, group)
         return _problems(
             adapter.Adapter(
-                session,
+                placement.session,
                 service_type='network',
                 interface=placement.interface,
                 region_name=placement.region_name,

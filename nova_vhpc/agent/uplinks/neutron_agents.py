@@ -25,7 +25,6 @@ from typing import Any
 
 from keystoneauth1 import adapter as ksa_adapter
 from keystoneauth1 import exceptions as ksa_exceptions
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 from nova_vhpc.clients import credentials, failures, neutron
@@ -186,16 +185,8 @@ def make_neutron_agents(
     ):
         return None
 
-    def make_adapter() -> ksa_adapter.Adapter:
-        session = loading.load_session_from_conf_options(
-            conf, group, auth=credentials.load(conf, group)
-        )
-        return loading.load_adapter_from_conf_options(
-            conf, group, session=session
-        )
-
     return NeutronAgents(
-        make_adapter,
+        lambda: credentials.adapter(conf, group),
         hosts,
         lambda: float(conf.vhpc_topology.verify_interval),
         None

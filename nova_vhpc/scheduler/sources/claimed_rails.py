@@ -63,11 +63,7 @@ def of_members(
                 error,
             )
             return {}
-        uplinks = [
-            provider
-            for provider, allocation in allocations.items()
-            if model.UPLINK in allocation['resources']
-        ]
+        uplinks = model.uplinks_in(allocations)
         claimed.update(uplinks)
         members += bool(uplinks)
         if members >= MOST_MEMBERS:
