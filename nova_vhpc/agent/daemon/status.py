@@ -110,6 +110,7 @@ def guest_status(
     return {
         'uuid': guest.uuid,
         'name': guest.name,
+        'server_name': guest.info.server_name,
         'workload': guest.info.specs.workload,
         'cluster': view.cluster if view is not None else None,
         'vcpus': guest.info.vcpus,

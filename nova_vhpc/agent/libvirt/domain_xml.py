@@ -42,6 +42,8 @@ class DomainInfo:
     :ivar specs: parsed ``vhpc:*`` extra specs of its flavor.
     :ivar repin: whether the agent may pin its vCPUs, because Nova neither
         chose host CPUs for it nor pinned it.
+    :ivar server_name: name of the server in Nova when the domain was defined;
+        empty if unknown.
     :ivar pins: whether the live XML has pins.
     :ivar placed: whether Nova chose its host CPUs (dedicated CPUs, or NUMA
         nodes).
@@ -63,6 +65,7 @@ class DomainInfo:
     taps: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
     project: str | None = None
+    server_name: str = ''
     pins: bool = False
     placed: bool = False
     vcpu_numbers: tuple[int, ...] | None = None
@@ -102,7 +105,9 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         raise ValueError('not a <domain> with a <uuid>')
     vcpu = root.find('vcpu')
     vcpu_numbers = _vcpu_numbers(root)
-    flavor_specs, nova, project = _flavor(root)
+    instance = _instance(root)
+    flavor_specs = _flavor_specs(instance)
+    nova = instance is not None
     placed = _placed(static, flavor_specs)
     return DomainInfo(
         uuid=uuid,
@@ -115,34 +120,45 @@ def parse(xml: str, static_xml: str | None = None) -> DomainInfo:
         cpuset=_cpuset(vcpu),
         taps=_targets(root, './devices/interface/target'),
         disks=_targets(root, './devices/disk/target'),
-        project=project,
+        project=_project(instance),
+        server_name=_server_name(instance),
         pins=root.find('./cputune/vcpupin') is not None,
         placed=placed,
         vcpu_numbers=vcpu_numbers,
     )
 
 
-def _flavor(
-    root: ElementTree.Element,
-) -> tuple[dict[str, str], bool, str | None]:
-    """Return extra specs, whether Nova created the domain, and project."""
+def _instance(root: ElementTree.Element) -> ElementTree.Element | None:
+    """Return Nova's metadata; None if Nova did not create the domain."""
     for namespace in NOVA_NAMESPACES:
         instance = root.find(f'./metadata/{{{namespace}}}instance')
-        if instance is None:
-            continue
-        path = (
-            f'./{{{namespace}}}flavor/{{{namespace}}}extraSpecs'
-            f'/{{{namespace}}}extraSpec'
-        )
-        project = instance.find(
-            f'./{{{namespace}}}owner/{{{namespace}}}project'
-        )
-        specs = {
-            spec.get('name', ''): (spec.text or '').strip()
-            for spec in instance.findall(path)
-        }
-        return specs, True, None if project is None else project.get('uuid')
-    return {}, False, None
+        if instance is not None:
+            return instance
+    return None
+
+
+def _flavor_specs(instance: ElementTree.Element | None) -> dict[str, str]:
+    if instance is None:
+        return {}
+    path = './{*}flavor/{*}extraSpecs/{*}extraSpec'
+    return {
+        spec.get('name', ''): (spec.text or '').strip()
+        for spec in instance.findall(path)
+    }
+
+
+def _project(instance: ElementTree.Element | None) -> str | None:
+    project = (
+        None if instance is None else instance.find('./{*}owner/{*}project')
+    )
+    return None if project is None else project.get('uuid')
+
+
+def _server_name(instance: ElementTree.Element | None) -> str:
+    """Return the name of the server in one line; empty if unknown."""
+    if instance is None:
+        return ''
+    return ' '.join((instance.findtext('./{*}name') or '').split())
 
 
 def _vcpus(vcpu: ElementTree.Element | None) -> int:

@@ -34,6 +34,12 @@ class StatusTest(base.BaseTestCase):
         self.assertEqual(0.5, vm['run_us'])
         json.dumps(vm)
 
+    def test_guest_has_the_servers_name_beside_the_domains(self) -> None:
+        guest = test_guest.make()
+        guest.info = dataclasses.replace(guest.info, server_name='wn-1')
+        (vm,) = status.guest_statuses({'u': guest}, None)
+        self.assertEqual(('vm', 'wn-1'), (vm['name'], vm['server_name']))
+
     def test_guest_has_its_own_diagnostics_only(self) -> None:
         result = status_document.tick_result('u')
         result = dataclasses.replace(

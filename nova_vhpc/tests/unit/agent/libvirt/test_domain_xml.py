@@ -34,6 +34,7 @@ XML = """
 NOVA = """
 <metadata>
   <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/{v}">
+    <nova:name>wn-1</nova:name>
     <nova:flavor name="hpc"><nova:extraSpecs>{specs}</nova:extraSpecs>
     </nova:flavor>
     <nova:owner><nova:project uuid="p1">x</nova:project></nova:owner>
@@ -68,7 +69,18 @@ class TestDomainXml(base.BaseTestCase):
         self.assertEqual(('tap1',), info.taps)
         self.assertEqual(('vda',), info.disks)
         self.assertEqual('p1', info.project)
+        self.assertEqual('wn-1', info.server_name)
         self.assertTrue(info.repin)
+
+    def test_server_name_is_one_line_or_empty(self) -> None:
+        for name, expected in (
+            ('<nova:name>a  b\n&lt;c&gt;</nova:name>', 'a b <c>'),
+            ('<nova:name/>', ''),
+            ('', ''),
+        ):
+            text = xml({}).replace('<nova:name>wn-1</nova:name>', name)
+            self.assertEqual(expected, domain_xml.parse(text).server_name)
+        self.assertEqual('', domain_xml.parse(xml(None)).server_name)
 
     def test_numbers_of_vcpus_are_given_if_there_is_a_gap(self) -> None:
         for enabled, numbers, vcpus in (
