@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         options.report_unknown_options(conf)
         return service.Service(conf).run()
     except (errors.AgentError, cfg.Error, ValueError) as error:
-        text = ' '.join(str(error).split())
+        text = conf_package.reason(error)
         print(f'nova-vhpc-agent: {text}', file=sys.stderr)
         return 2
 

@@ -17,7 +17,6 @@ Every subcommand is a module of ``nova_vhpc.bench`` with ``HELP``,
 ``outputs.check`` before it measures and writes after it has printed.
 """
 
-import argparse
 import contextlib
 import errno
 import importlib
@@ -28,6 +27,7 @@ from collections.abc import Iterator
 
 from nova_vhpc import version
 from nova_vhpc.bench.common import outputs
+from nova_vhpc.cmd import arguments
 
 SUBCOMMANDS = {
     'scheduler': 'scheduler.run',
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         arguments, 130 when it was interrupted.
     """
     argv = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-bench', description='Measure nova-vhpc.'
     )
     version.add_argument(parser)

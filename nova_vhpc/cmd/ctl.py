@@ -27,7 +27,7 @@ from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import health
 from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cmd import output
+from nova_vhpc.cmd import arguments, output
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
 
@@ -48,7 +48,7 @@ _MAX_CALLS = 32
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-ctl',
         description='Control agents over the message bus of transport_url.',
     )
@@ -143,6 +143,7 @@ def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
         prog='nova-vhpc-ctl',
         default_config_files=files or None,
     )
+    conf_package.report_missing_files(conf)
     if args.timeout is not None:
         try:
             conf.set_override('call_timeout', args.timeout, group='vhpc_peers')

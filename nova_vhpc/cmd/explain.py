@@ -35,7 +35,7 @@ from rich.table import Table
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import output
+from nova_vhpc.cmd import arguments, output
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, member_ports, model, steering
 from nova_vhpc.explain.cloud import networks, nova_options
@@ -79,13 +79,14 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         OSError,
         cfg.Error,
     ) as error:
-        print(f'nova-vhpc-explain: {error}', file=sys.stderr)
+        text = conf_package.plain(str(error))
+        print(f'nova-vhpc-explain: {text}', file=sys.stderr)
         return 1
     return 0 if answer.placement.infeasible_reason is None else NO_PLAN
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-explain',
         description='Show, host by host, what filter and weigher decide '
         'about a request, and the plan for the whole virtual cluster. The '

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import output
+from nova_vhpc.cmd import arguments, output
 from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
 
 
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-flavor',
         description='Show and write the extra specs of virtual clusters.',
     )

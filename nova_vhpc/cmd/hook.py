@@ -17,13 +17,13 @@ domain that arrives by live migration or from a managed save. While it runs,
 the migration waits, and libvirt accepts no calls about the domain.
 """
 
-import argparse
 import sys
 import syslog
 
 from nova_vhpc import version
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.restore import incoming
+from nova_vhpc.cmd import arguments
 from nova_vhpc.linux import cpus
 
 ARRIVALS = (('migrate', 'begin'), ('restore', 'begin'))
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
     :returns: always 0, because a hook that fails would stop the domain.
     """
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-hook',
         description="libvirt's hook for servers that arrive by live "
         'migration or from a managed save. Reads the XML of a domain, and '

@@ -16,6 +16,7 @@ The exit codes are those of ``nova-status upgrade check``.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.upgradecheck import facts
 
+PROGRAM = 'nova-vhpc-status'
+
 DEFAULT_FILES = (
     '/etc/nova/nova.conf',
     '/etc/nova-vhpc/nova-vhpc.conf',
@@ -38,8 +41,17 @@ DEFAULT_FILES = (
 class _Options(conf_package.Options):
     """Options with ``--version``, which upgradecheck.main() does not add."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        super().__call__(*args, version=version.version_string(), **kwargs)
+    def __call__(
+        self, args: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
+        kwargs = {
+            'prog': PROGRAM,
+            'version': version.version_string(),
+            **kwargs,
+        }
+        super().__call__(args, **kwargs)
+        if kwargs.get('project'):
+            conf_package.report_missing_files(self)
 
 
 def make_conf() -> cfg.ConfigOpts:

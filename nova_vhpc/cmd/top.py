@@ -25,7 +25,7 @@ from rich import box, console, live, panel, table, text
 
 from nova_vhpc import version
 from nova_vhpc.agent.daemon import health, status_socket
-from nova_vhpc.cmd import output
+from nova_vhpc.cmd import arguments, output
 from nova_vhpc.conf import types
 
 PIPE_WIDTH = 160
@@ -100,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog='nova-vhpc-top',
         description='Show the live plan of this host, like top.',
     )

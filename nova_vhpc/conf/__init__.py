@@ -18,15 +18,18 @@ the agent a private one.
 """
 
 import contextlib
+import io
 import logging
 import re
+import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_vhpc import close_match
 from nova_vhpc.conf import log_format
 
 LOG = logging.getLogger(__name__)
@@ -52,6 +55,37 @@ class Options(cfg.ConfigOpts):
     def __init__(self) -> None:
         super().__init__()
         self.unregister_opt(self._shell_completion_opt)
+
+    def __call__(
+        self, args: Sequence[str] | None = None, **kwargs: Any
+    ) -> None:
+        """Parse a command line and read the configuration files.
+
+        :raises SystemExit: on --help, --version and wrong arguments, the
+            latter with the option that was probably meant on stderr.
+        """
+        try:
+            super().__call__(args, **kwargs)
+        except SystemExit as exit_request:
+            if exit_request.code == 2:
+                self._print_hint(sys.argv[1:] if args is None else args)
+            raise
+
+    def _print_hint(self, args: Sequence[str]) -> None:
+        """Print which option was probably meant by an unknown one."""
+        text = io.StringIO()
+        self.print_help(text)
+        known = set(re.findall(r'--[\w-]+', text.getvalue()))
+        for word in args:
+            option = word.partition('=')[0]
+            if not option.startswith('--') or option in known:
+                continue
+            hint = close_match.hint(option, known)
+            if hint:
+                print(
+                    f'{self.prog}: {option} is no option{hint}',
+                    file=sys.stderr,
+                )
 
 
 def check(

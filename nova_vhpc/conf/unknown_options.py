@@ -19,13 +19,13 @@ error.
 """
 
 import contextlib
-import difflib
 import glob
 import os
 from collections.abc import Iterable, Mapping
 
 from oslo_config import cfg, iniparser
 
+from nova_vhpc import close_match
 from nova_vhpc.conf import nova_api, opts
 
 PREFIX = 'vhpc_'
@@ -96,8 +96,7 @@ def _sentences(
     known: Mapping[str, set[str]],
 ) -> Iterable[str]:
     if group not in known:
-        near = difflib.get_close_matches(group, known, 1)
-        hint = f'; is it [{near[0]}]?' if near else ''
+        hint = close_match.hint(group, known, '[{}]')
         yield f'{path}: there is no group [{group}]{hint}'
         return
     if group in _NOT_LISTED:
@@ -114,5 +113,4 @@ def _hint(group: str, name: str, known: Mapping[str, set[str]]) -> str:
     elsewhere = [other for other in known if name in known[other]]
     if elsewhere and elsewhere != [group]:
         return f'; it belongs to [{elsewhere[0]}]'
-    near = difflib.get_close_matches(name, known[group], 1)
-    return f'; is it {near[0]}?' if near else ''
+    return close_match.hint(name, known[group])

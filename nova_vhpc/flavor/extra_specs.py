@@ -19,8 +19,10 @@ uses :func:`register`, whose validators refuse wrong values.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from nova_vhpc import close_match
 
 PREFIX = 'vhpc:'
 
@@ -100,6 +102,7 @@ class Key:
         if parsed is None:
             raise ValueError(
                 f"{self.full_name}: '{value}' is not {self.allowed}"
+                f'{close_match.hint(text, self.choices)}'
             )
         return parsed
 
@@ -237,7 +240,7 @@ def parse(extra_specs: Mapping[str, str]) -> ExtraSpecs:
         found = True
         key = BY_NAME.get(name[len(PREFIX) :])
         if key is None:
-            errors.append(f'{name}: no such extra spec; {_known()}')
+            errors.append(f'{name}: no such extra spec{meant(name)}')
             continue
         try:
             values[key.name] = key.parse(value)
@@ -250,8 +253,14 @@ def parse(extra_specs: Mapping[str, str]) -> ExtraSpecs:
     return ExtraSpecs(requested=True, errors=tuple(errors), **values)
 
 
-def _known(keys: Iterable[Key] = KEYS) -> str:
-    return 'known are: ' + ', '.join(key.full_name for key in keys)
+def meant(name: str) -> str:
+    """Return the end of a message about an unknown key: what was meant.
+
+    :param name: the key with its prefix, as the flavor has it.
+    """
+    names = [key.full_name for key in KEYS]
+    near = close_match.hint(name, names)
+    return near or '; known are: ' + ', '.join(names)
 
 
 def register() -> list[Any]:

@@ -113,8 +113,8 @@ def recipe(
         key = extra_specs.BY_NAME.get(name)
         if key is None:
             raise RecipeError(
-                f'{extra_specs.PREFIX}{name}: no such extra spec; known '
-                'are: ' + ', '.join(extra_specs.BY_NAME)
+                f'{extra_specs.PREFIX}{name}: no such extra spec'
+                + extra_specs.meant(extra_specs.PREFIX + name)
             )
         try:
             key.parse(value)

@@ -67,6 +67,26 @@ class StartTest(base.TestCase):
         self.assertTrue(err.startswith(f'nova-vhpc-{name}: '), err)
         self.assertIn(words, err)
 
+    def test_missing_configuration_is_told_of(self):
+        for name in ('find_config_files', 'find_config_dirs'):
+            self.useFixture(
+                fixtures.MockPatch(f'oslo_config.cfg.{name}', return_value=[])
+            )
+        self.useFixture(fixtures.MockPatchObject(status, 'DEFAULT_FILES', ()))
+        for program, argv in (
+            (ctl, ('status',)),
+            (status, ('upgrade', 'check')),
+            (vendordata, ()),
+        ):
+            with fixtures.FakeLogger('nova_vhpc.conf') as log:
+                self.run_(program, *argv)
+            self.assertIn('There is no configuration file', log.output)
+
+    def test_invalid_value_names_the_file(self):
+        path = self.file('[vhpc_scheduler]\nspare_cpus = many\n')
+        argv = ('--flavor', 'x', '--config-file', path)
+        self.assert_refused(1, f'from {path} is not valid', explain, *argv)
+
     def test_binary_configuration_is_reported(self):
         path = self.file('')
         pathlib.Path(path).write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')

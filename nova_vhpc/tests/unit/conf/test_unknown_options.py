@@ -59,7 +59,7 @@ class UnknownOptionsTest(base.TestCase):
     def test_misspelled_option_is_reported_with_the_right_name(self):
         (sentence,) = self.find('[vhpc_agent]\ncpu_share_set = 0\n')
         self.assertIn('[vhpc_agent]cpu_share_set', sentence)
-        self.assertIn('is it cpu_shared_set?', sentence)
+        self.assertIn('did you mean cpu_shared_set?', sentence)
 
     def test_option_unlike_any_other_is_reported_without_a_guess(self):
         (sentence,) = self.find('[vhpc_agent]\nxyzzy = 1\n')
@@ -69,7 +69,7 @@ class UnknownOptionsTest(base.TestCase):
         # oslo.config does not accept a hyphen in a file.
         (sentence,) = self.find('[vhpc_agent]\nquarantine-seconds = 9\n')
         self.assertIn('[vhpc_agent]quarantine-seconds', sentence)
-        self.assertIn('is it quarantine_seconds?', sentence)
+        self.assertIn('did you mean quarantine_seconds?', sentence)
 
     def test_group_is_recognised_in_any_case(self):
         (sentence,) = self.find('[VHPC_AGENT]\nxyzzy = 1\n')
@@ -106,7 +106,7 @@ class UnknownOptionsTest(base.TestCase):
     def test_misspelled_group_is_reported_with_the_right_name(self):
         (sentence,) = self.find('[vhpc_contrl]\nslice_policy = atc\n')
         self.assertIn(
-            'no group [vhpc_contrl]; is it [vhpc_control]?', sentence
+            'no group [vhpc_contrl]; did you mean [vhpc_control]?', sentence
         )
 
     def test_options_of_an_unknown_keystoneauth_plugin_are_not_reported(self):

@@ -109,7 +109,17 @@ class ParseTest(base.TestCase):
         )
         self.assertEqual('general', parsed.workload)
         self.assertIn('vhpc:wrkload', parsed.errors[0])
-        self.assertIn('vhpc:workload', parsed.errors[0])
+        self.assertIn('did you mean vhpc:workload?', parsed.errors[0])
+
+    def test_unknown_key_like_no_other_names_all_keys(self):
+        (error,) = extra_specs.parse({'vhpc:xyzzy': 'x'}).errors
+        self.assertNotIn('did you mean', error)
+        for key in extra_specs.KEYS:
+            self.assertIn(key.full_name, error)
+
+    def test_misspelt_value_names_the_value(self):
+        (error,) = extra_specs.parse({'vhpc:network': 'seperate'}).errors
+        self.assertIn('did you mean separate?', error)
 
     @given(
         st.dictionaries(
