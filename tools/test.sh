@@ -36,6 +36,7 @@ lint() {
 docs() {
     rm -rf doc/build releasenotes/build
     sphinx-build -q -W --keep-going -b html -j auto doc/source doc/build/html &&
+        sphinx-build -q -W --keep-going -b man doc/source doc/build/man &&
         sphinx-build -q -W --keep-going -b html releasenotes/source \
             releasenotes/build/html
 }

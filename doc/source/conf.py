@@ -28,6 +28,7 @@ extensions = [
     'sphinx.ext.graphviz',
     'agent_metrics',
     'extra_specs',
+    'program_options',
 ]
 
 config_generator_config_file = (
@@ -47,3 +48,18 @@ pygments_style = 'native'
 exclude_patterns = ['_build']
 graphviz_output_format = 'svg'
 add_module_names = False
+
+man_pages = [
+    (f'cli/nova-vhpc-{name}', f'nova-vhpc-{name}', about, project, section)
+    for name, about, section in (
+        ('agent', 'the agent of a compute host', 8),
+        ('bench', 'measures nova-vhpc and its peers', 1),
+        ('ctl', 'asks or tells agents over the message bus', 8),
+        ('explain', 'says why members go where they go', 1),
+        ('flavor', 'shows and writes the extra specs of virtual clusters', 1),
+        ('hook', "libvirt's hook for servers that arrive", 8),
+        ('status', 'checks whether this host is ready', 8),
+        ('top', 'shows the live plan of a host', 1),
+        ('vendordata', 'tells members about their cluster', 8),
+    )
+]

@@ -12,6 +12,7 @@
 
 """``nova-vhpc-agent``: the daemon of a compute host."""
 
+import argparse
 import sys
 
 from oslo_config import cfg
@@ -34,6 +35,11 @@ def _restore(conf: cfg.ConfigOpts) -> int:
     except (cfg.Error, RecursionError):
         options.check(conf)
         raise
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return options.unread().parser('nova-vhpc-agent')
 
 
 def main(argv: list[str] | None = None) -> int:

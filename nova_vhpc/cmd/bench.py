@@ -17,13 +17,14 @@ Every subcommand is a module of ``nova_vhpc.bench`` with ``HELP``,
 ``outputs.check`` before it measures and writes after it has printed.
 """
 
+import argparse
 import contextlib
 import errno
 import importlib
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nova_vhpc import version
 from nova_vhpc.bench.common import outputs
@@ -52,22 +53,19 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """No room on a disk, or none for this user."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one benchmark.
+def make_parser(
+    names: Iterable[str] = SUBCOMMANDS,
+) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
 
-    :returns: 0, or 1 when it could not be measured or written, 2 on bad
-        arguments, 130 when it was interrupted.
+    :param names: subcommands that it knows.
     """
-    argv = sys.argv[1:] if argv is None else argv
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-bench', description='Measure nova-vhpc.'
     )
     version.add_argument(parser)
     subparsers = parser.add_subparsers(dest='command', required=True)
-    # Only what is asked for is imported: a bench that measures its own
-    # memory must not carry the others'.
-    wanted = [name for name in SUBCOMMANDS if name in argv[:1]]
-    for name in wanted or SUBCOMMANDS:
+    for name in names:
         module = importlib.import_module(
             f'nova_vhpc.bench.{SUBCOMMANDS[name]}'
         )
@@ -76,7 +74,20 @@ def main(argv: list[str] | None = None) -> int:
         )
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one benchmark.
+
+    :returns: 0, or 1 when it could not be measured or written, 2 on bad
+        arguments, 130 when it was interrupted.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    # Only what is asked for is imported: a bench that measures its own
+    # memory must not carry the others'.
+    wanted = [name for name in SUBCOMMANDS if name in argv[:1]]
+    args = make_parser(wanted or SUBCOMMANDS).parse_args(argv)
     try:
         with _cleaning_up(), outputs.tables():
             status: int = args.run(args)

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     :param connection: openstacksdk connection; None to connect if needed.
     """
     output.take_any_name()
-    parser = _parser()
+    parser = make_parser()
     args = parser.parse_args(argv)
     try:
         check(args)
@@ -85,7 +85,8 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     return 0 if answer.placement.infeasible_reason is None else NO_PLAN
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-explain',
         description='Show, host by host, what filter and weigher decide '

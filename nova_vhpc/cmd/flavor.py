@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     :returns: exit code.
     """
     output.take_any_name()
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     try:
         with openstack.asked(args.os_cloud):
             if connection is None:
@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-flavor',
         description='Show and write the extra specs of virtual clusters.',

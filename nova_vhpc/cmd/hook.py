@@ -17,6 +17,7 @@ domain that arrives by live migration or from a managed save. While it runs,
 the migration waits, and libvirt accepts no calls about the domain.
 """
 
+import argparse
 import sys
 import syslog
 
@@ -30,11 +31,8 @@ ARRIVALS = (('migrate', 'begin'), ('restore', 'begin'))
 """Operations, and sub-operations, in which a hook may change the XML."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write the changed domain XML to stdout, if there is a change.
-
-    :returns: always 0, because a hook that fails would stop the domain.
-    """
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-hook',
         description="libvirt's hook for servers that arrive by live "
@@ -50,7 +48,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('sub_operation', help='begin; any other is ignored')
     parser.add_argument('extra', nargs='*', help='not used')
     version.add_argument(parser)
-    args, _ = parser.parse_known_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the changed domain XML to stdout, if there is a change.
+
+    :returns: always 0, because a hook that fails would stop the domain.
+    """
+    args, _ = make_parser().parse_known_args(argv)
     if (args.operation, args.sub_operation) not in ARRIVALS:
         return 0
     syslog.openlog('nova-vhpc-hook', syslog.LOG_PID, syslog.LOG_DAEMON)

@@ -15,6 +15,7 @@
 The exit codes are those of ``nova-status upgrade check``.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ class _Options(conf_package.Options):
             conf_package.report_missing_files(self)
 
 
-def make_conf() -> cfg.ConfigOpts:
+def make_conf() -> conf_package.Options:
     """Return the options that the checks read, also Nova's if installed."""
     conf = _Options()
     agent_conf.register_opts(conf)
@@ -66,6 +67,13 @@ def make_conf() -> cfg.ConfigOpts:
         return conf
     nova_scheduler_conf.register_opts(conf)
     return conf
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    conf = make_conf()
+    upgradecheck.register_cli_options(conf, facts.Checks(conf))
+    return conf.parser(PROGRAM)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     :returns: exit status: 0; 1 if the agent does not answer.
     """
     output.take_any_name()
-    parser = _parser()
+    parser = make_parser()
     args = parser.parse_args(argv)
     if args.json and not args.once:
         parser.error('--json goes with --once')
@@ -99,7 +99,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-top',
         description='Show the live plan of this host, like top.',

@@ -12,6 +12,7 @@
 
 """``nova-vhpc-vendordata``: the vendordata service for virtual clusters."""
 
+import argparse
 import socket
 import socketserver
 import sys
@@ -64,16 +65,27 @@ class _Handler(http_limits.LimitedHandler):
         LOG.debug(format, *args)
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return _unread().parser('nova-vhpc-vendordata')
+
+
+def _unread() -> conf_package.Options:
+    """Return the options before command line and files are read."""
+    conf = conf_package.Options()
+    logging.register_options(conf)
+    nova_conf.register_opts(conf)
+    vendordata_conf.register_opts(conf)
+    return conf
+
+
 def load(argv: list[str]) -> cfg.ConfigOpts:
     """Read the configuration and set up the log.
 
     :param argv: command line, without the program's name.
     :raises cfg.Error: an option is wrong; the text names it.
     """
-    conf = conf_package.Options()
-    logging.register_options(conf)
-    nova_conf.register_opts(conf)
-    vendordata_conf.register_opts(conf)
+    conf = _unread()
     conf(
         argv,
         project='nova-vhpc',

@@ -17,6 +17,7 @@ the ``ConfigOpts`` to register on: nova-scheduler passes its own global one,
 the agent a private one.
 """
 
+import argparse
 import contextlib
 import io
 import logging
@@ -29,7 +30,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_vhpc import close_match
+from nova_vhpc import close_match, version
 from nova_vhpc.conf import log_format
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +71,29 @@ class Options(cfg.ConfigOpts):
             if exit_request.code == 2:
                 self._print_hint(sys.argv[1:] if args is None else args)
             raise
+
+    def parser(self, program: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line; read no file.
+
+        For the documentation and completion of the program.
+
+        :param program: name of the program.
+        """
+        # The help, because other command lines may lack what is required.
+        with (
+            contextlib.suppress(SystemExit),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            self(
+                ['--help'],
+                prog=program,
+                version=version.version_string(),
+                default_config_files=[],
+                default_config_dirs=[],
+            )
+        parser = self._oparser
+        assert isinstance(parser, argparse.ArgumentParser)
+        return parser
 
     def _print_hint(self, args: Sequence[str]) -> None:
         """Print which option was probably meant by an unknown one."""

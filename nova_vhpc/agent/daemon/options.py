@@ -159,14 +159,8 @@ def make_conf(
     :raises SystemExit: on --help, --version and invalid arguments.
     :raises cfg.Error: a configuration file cannot be read.
     """
-    conf = AgentOptions()
+    conf = unread(with_log)
     conf.argv = list(sys.argv[1:] if argv is None else argv)
-    if with_log:
-        log.register_options(conf)
-    conf.register_cli_opts(CLI_OPTS)
-    guru_report.register_opts(conf)
-    for module in option_modules():
-        module.register_opts(conf)
     try:
         conf(
             conf.argv,
@@ -191,6 +185,21 @@ def make_conf(
         ) from None
     if conf.dry_run:
         conf.set_override('dry_run', True, group='vhpc_agent')
+    return conf
+
+
+def unread(with_log: bool = True) -> AgentOptions:
+    """Return the options before command line and files are read.
+
+    :param with_log: register oslo.log's options, too.
+    """
+    conf = AgentOptions()
+    if with_log:
+        log.register_options(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    guru_report.register_opts(conf)
+    for module in option_modules():
+        module.register_opts(conf)
     return conf
 
 

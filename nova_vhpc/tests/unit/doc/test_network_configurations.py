@@ -121,7 +121,7 @@ class CommandsTest(base.BaseTestCase):
         found = re.findall(r'\$ nova-vhpc-explain (.*)', ADMIN.read_text())
         self.assertTrue(found)
         for words in found:
-            explain._parser().parse_args(shlex.split(words))
+            explain.make_parser().parse_args(shlex.split(words))
 
 
 class OptionsTest(base.BaseTestCase):

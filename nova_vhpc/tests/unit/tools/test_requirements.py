@@ -35,6 +35,7 @@ NOT_REQUIRED = {
     'numpy',
     'openstack-placement',
     'osc-lib',
+    'shtab',
 }
 # Programs, services of the functional stack, a database driver that a URL
 # names, and the build system of the example plugin.

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every program has a man page with what a reader looks for."""
+
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+
+from nova_vhpc.cmd import completion
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+SECTIONS = ('NAME', 'DESCRIPTION', 'OPTIONS', 'EXIT STATUS', 'SEE ALSO')
+DAEMONS_AND_ADMINISTRATION = ('agent', 'ctl', 'hook', 'status', 'vendordata')
+
+
+class ManPagesTest(base.TestCase):
+    def test_every_program_has_a_man_page(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        subprocess.run(
+            [
+                *(sys.executable, '-m', 'sphinx', '-q', '-b', 'man'),
+                *('-d', str(folder / 'doctrees')),
+                *(str(TOP / 'doc/source'), str(folder / 'man')),
+            ],
+            check=True,
+            env={'PATH': '/usr/bin:/bin', 'LC_ALL': 'C.UTF-8'},
+            cwd=TOP,
+        )
+        found = sorted(path.name for path in (folder / 'man').iterdir())
+        self.assertEqual(
+            [
+                f'nova-vhpc-{program}.'
+                + ('8' if program in DAEMONS_AND_ADMINISTRATION else '1')
+                for program in completion.PROGRAMS
+            ],
+            found,
+        )
+        for name in found:
+            text = (folder / 'man' / name).read_text()
+            for section in SECTIONS:
+                self.assertIn(f'\n.SH {section}\n', text, name)
+            self.assertIn('--version', text.replace('\\-', '-'))
