@@ -28,17 +28,20 @@ class MeanLateness:
     """Running mean of the time from a border until its last write is done.
 
     :ivar borders: number of borders so far.
+    :ivar total_us: sum of the times of all borders, in microseconds.
     :ivar mean_us: running mean, in microseconds; 0 before a border was
         counted.
     """
 
     def __init__(self) -> None:
         self.borders = 0
+        self.total_us = 0.0
         self.mean_us = 0.0
 
     def add(self, late_us: float) -> None:
         """Take in one border."""
         self.borders += 1
+        self.total_us += late_us
         counted = min(self.borders - FIRST_BORDERS, MEMORY_BORDERS)
         if counted > 0:
             self.mean_us += (late_us - self.mean_us) / counted

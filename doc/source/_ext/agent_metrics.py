@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``.. agent-metrics::`` writes the table of metrics from the code."""
+"""``.. agent-metrics::`` writes the table of metrics from the code.
+
+With the argument ``vms`` those of VMs, else those of the agent and its host.
+"""
 
 import collections
 
@@ -18,26 +21,43 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
-from nova_vhpc.agent.daemon import metrics
+from nova_vhpc.agent.daemon import host_metrics, metrics, vm_metrics
 
 
-def _status():
-    return {'agent': collections.defaultdict(int), 'vms': []}
+def _host_families():
+    """Yield name, type, help and labels, as of an agent that knows nothing."""
+    status = {'agent': collections.defaultdict(int)}
+    collector = host_metrics.HostCollector(lambda: status)
+    for family in metrics.Metrics(collector).registry.collect():
+        suffix = '_total' if family.type == 'counter' else ''
+        labels = getattr(family, '_labelnames', ())
+        yield (
+            family.name + suffix,
+            family.type,
+            family.documentation,
+            labels,
+        )
 
 
 class AgentMetrics(Directive):
-    """A definition list of every metric that the agent serves."""
+    """A definition list of metrics that the agent serves."""
+
+    optional_arguments = 1
 
     def run(self):
-        """Build the nodes by asking an agent that has no VMs."""
+        """Build the nodes by asking the code."""
+        of_vms = self.arguments == ['vms']
+        families = (
+            ((*family, ()) for family in vm_metrics.FAMILIES)
+            if of_vms
+            else _host_families()
+        )
         lines = []
-        for family in metrics.Metrics(_status).registry.collect():
-            name = family.name + ('_total' if family.type == 'counter' else '')
-            labels = ' Labels: ``uuid``, ``name``.' if '_vm_' in name else ''
-            labels = ' Label: ``part``.' if '_part_' in name else labels
+        for name, kind, text, labels in families:
+            names = ', '.join(f'``{label}``' for label in labels)
             lines += [
-                f'``{name}`` ({family.type})',
-                f'  {family.documentation}{labels}',
+                f'``{name}`` ({kind})',
+                f'  {text}' + (f' Labels: {names}.' if names else ''),
                 '',
             ]
         node = nodes.container()

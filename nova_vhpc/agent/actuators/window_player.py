@@ -23,7 +23,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from nova_vhpc.agent.actuators import share_writer
 from nova_vhpc.control import lateness, model
@@ -49,6 +49,8 @@ class WindowStatus:
         if it was not done before the next border.
     :ivar worst_late_us: largest lateness since the schedule began, in
         microseconds.
+    :ivar total_late_us: sum of the lateness of all borders since start, in
+        microseconds.
     """
 
     playing: bool
@@ -59,6 +61,7 @@ class WindowStatus:
     failing: frozenset[str]
     late_us: float
     worst_late_us: int
+    total_late_us: float = 0.0
 
 
 class WindowPlayer:
@@ -72,6 +75,9 @@ class WindowPlayer:
     :param place: function that lets a guest's vCPUs run on certain CPUs, given
         its uuid and the CPU of each vCPU (none for all that its pins allow),
         and returns whether it did.
+    :param note_window: function that takes note of a window that has ended,
+        given the uuids of the guests that it favoured and its length in
+        seconds.
     """
 
     def __init__(
@@ -79,9 +85,11 @@ class WindowPlayer:
         set_shares: Callable[[str, int], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         place: Callable[[str, tuple[int, ...]], bool] = lambda *_: True,
+        note_window: Callable[[Set[str], float], None] = lambda *_: None,
     ) -> None:
         self._shares = share_writer.ShareWriter(set_shares, place)
         self._wall_us = wall_us
+        self._note_window = note_window
         # Held while shares are passed to the writer, so that a turn of the
         # old schedule cannot follow one of the new schedule. No thread calls
         # libvirt while it holds the lock.
@@ -91,6 +99,9 @@ class WindowPlayer:
         self._thread: threading.Thread | None = None
         self._logged: set[type[Exception]] = set()
         self._turn: int | None = None
+        # Guests that the present window favours, and its beginning.
+        self._favoured: Set[str] = frozenset()
+        self._began_s = 0.0
         self._border_s: float | None = None
         self._lateness = lateness.MeanLateness()
         self._worst_late_us = 0
@@ -158,6 +169,7 @@ class WindowPlayer:
                 failing=self._shares.failing(),
                 late_us=self._lateness.mean_us,
                 worst_late_us=self._worst_late_us,
+                total_late_us=self._lateness.total_us,
             )
 
     # -- with the lock held -------------------------------------------------
@@ -179,9 +191,21 @@ class WindowPlayer:
             self._thread = thread
 
     def _reset_turn(self) -> None:
+        self._end_window(frozenset(), time.monotonic())
         self._turn = None
         self._border_s = None
         self._worst_late_us = 0
+
+    def _end_window(self, favoured: Set[str], now_s: float) -> None:
+        """Take note of the window that ends.
+
+        :param favoured: guests that the next window favours.
+        :param now_s: monotonic time, in seconds.
+        """
+        if self._favoured:
+            self._note_window(self._favoured, now_s - self._began_s)
+        self._favoured = favoured
+        self._began_s = now_s
 
     def _leave(
         self,
@@ -243,6 +267,7 @@ class WindowPlayer:
             border_s -= (turn.width_us - left_us) / 1e6
         # Without a last turn, the schedule is new. It may begin in the middle
         # of a turn; the earlier part of that turn does not count as lateness.
+        self._end_window(turn.favoured, now_s)
         self._turn = index
         self._border_s = border_s
         self._shares.submit(

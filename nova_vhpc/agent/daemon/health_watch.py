@@ -64,12 +64,14 @@ class HealthWatch:
     """Judges status documents, and remembers since when a part is off.
 
     :param clock_s: returns the monotonic time, in seconds.
+    :ivar last: what :meth:`judge` returned last; empty before.
     """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._followed: dict[str, _Followed] = {}
+        self.last: dict[str, Any] = {}
 
     def judge(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key ``health`` of a status document.
@@ -90,7 +92,7 @@ class HealthWatch:
             followed = dict(self._followed)
         judged = {name: one.health(now_s) for name, one in followed.items()}
         state = health.worst(judged.values())
-        return {
+        self.last = {
             'state': state.value,
             'healthy': state.healthy,
             'parts': {
@@ -104,6 +106,7 @@ class HealthWatch:
                 for name, part in judged.items()
             },
         }
+        return self.last
 
     def log_changes(self) -> None:
         """Log each part that is not healthy, or healthy again, once."""

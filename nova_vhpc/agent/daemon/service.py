@@ -33,6 +33,7 @@ from nova_vhpc.agent.daemon import (
     guru_report,
     health,
     health_watch,
+    host_metrics,
     metrics,
     shutdown,
     signals,
@@ -40,6 +41,7 @@ from nova_vhpc.agent.daemon import (
     status_socket,
     systemd,
     tick,
+    vm_metrics,
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
@@ -57,6 +59,10 @@ from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
+
+METRICS_PAUSE_S = 0.005
+"""Longest time to wait for the end of a tick before more metrics are written,
+in seconds."""
 
 HEALTH_INTERVAL_S = 10.0
 """Time between two looks at the health of all parts, in seconds."""
@@ -121,6 +127,9 @@ class Service:
         self.window_player = window_player.WindowPlayer(
             lambda uuid, shares: self.guest_manager.set_shares(uuid, shares),
             place=lambda uuid, cpus: self.guest_manager.place(uuid, cpus),
+            note_window=lambda uuids, seconds: self.guest_manager.note_window(
+                uuids, seconds
+            ),
         )
         self.guest_manager = manager.GuestManager(
             conf,
@@ -136,7 +145,7 @@ class Service:
             options.state_path, self.processes
         )
         self.notifier = systemd.Notifier()
-        self.metrics = metrics.Metrics(self.status)
+        self.metrics = self._make_metrics()
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
@@ -167,6 +176,24 @@ class Service:
         self._started = time.time()
         self.signals = signals.Signals()
 
+    def _make_metrics(self) -> metrics.Metrics:
+        binder = self.binder
+        vms = vm_metrics.VmMetrics(
+            lambda: self.guest_manager.guests,
+            lambda: self.tick_loop.last,
+            dict if binder is None else binder.steered_devices,
+            self.conf.vhpc_agent.sys_root,
+            # A tick that takes all of its period must not hide the metrics.
+            lambda: self.tick_loop.idle.wait(METRICS_PAUSE_S),
+        )
+        return metrics.Metrics(
+            host_metrics.HostCollector(
+                self._host_document,
+                dict if binder is None else binder.claimed,
+            ),
+            vms.text,
+        )
+
     def _make_binder(self) -> binder.UplinkBinder | None:
         """Return what binds guests to their uplinks, or says why not.
 
@@ -192,8 +219,17 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """Return the status document, see :mod:`.status`."""
+        document = self._host_document()
+        document['vms'] = status.guest_statuses(
+            dict(self.guest_manager.guests), self.tick_loop.last
+        )
+        document['health'] = self._health_watch.judge(document)
+        return document
+
+    def _host_document(self) -> dict[str, Any]:
+        """Return the status document without VMs, with the last health."""
         last = self.tick_loop.last
-        document: dict[str, Any] = {
+        return {
             'version': status.VERSION,
             'agent': status.agent_status(
                 self.host_name,
@@ -204,9 +240,7 @@ class Service:
                 self.journal,
                 self._journal_problem,
             ),
-            'vms': status.guest_statuses(
-                dict(self.guest_manager.guests), last
-            ),
+            'workloads': status.workloads(self.guest_manager.guests),
             'windows': status.window_status(
                 self.window_player.status(),
                 last.plan if last is not None else None,
@@ -216,9 +250,8 @@ class Service:
             'peers': self.phase_exchange.status(),
             'binding': self._binding_status(),
             'metrics': self.metrics.status(),
+            'health': self._health_watch.last,
         }
-        document['health'] = self._health_watch.judge(document)
-        return document
 
     def _binding_status(self) -> dict[str, Any] | None:
         binding = self.binder.status() if self.binder else None

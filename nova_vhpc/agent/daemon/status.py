@@ -19,6 +19,7 @@ source of the metrics.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -188,6 +189,13 @@ def guest_statuses(
     )
 
 
+def workloads(guests: Mapping[str, Guest]) -> dict[str, int]:
+    """Return the number of guests of each workload."""
+    return dict(
+        Counter(guest.traits.workload.value for guest in guests.values())
+    )
+
+
 def _sibling_remarks(view: model.HostView) -> Iterator[tuple[str, str]]:
     """Yield a remark on each VM whose siblings take its CPUs in turn.
 
@@ -227,6 +235,7 @@ def window_status(
         'failing': sorted(player.failing),
         'late_us': player.late_us,
         'worst_late_us': player.worst_late_us,
+        'total_late_us': player.total_late_us,
         'cpu_shares': None
         if shares is None
         else {

@@ -89,6 +89,8 @@ class TickLoop:
     :ivar failures: number of ticks that raised an exception.
     :ivar problem: exception of the last tick; empty if it succeeded.
     :ivar last: result of the last tick that succeeded; None before it.
+    :ivar idle: set while no tick is under way. Other threads that compute for
+        long wait for it, because the tick needs the interpreter.
     """
 
     def __init__(
@@ -131,6 +133,8 @@ class TickLoop:
         self.overruns = 0
         self.failures = 0
         self.last: TickResult | None = None
+        self.idle = threading.Event()
+        self.idle.set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -170,6 +174,7 @@ class TickLoop:
 
     def tick_safely(self) -> None:
         """Tick once; log an exception once, until a tick succeeds."""
+        self.idle.clear()
         try:
             self.tick()
         except Exception as error:
@@ -185,6 +190,8 @@ class TickLoop:
             if self.problem:
                 LOG.info('Tick %d succeeded again', self.ticks)
                 self.problem = ''
+        finally:
+            self.idle.set()
 
     def tick(self) -> TickResult:
         """Sense, decide and act once."""

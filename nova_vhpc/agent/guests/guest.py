@@ -107,6 +107,7 @@ class Guest:
         the control group only, so that libvirt's XML may have another value.
     :ivar writes: number of writes.
     :ivar moves: number of writes that moved vCPUs to other CPUs.
+    :ivar window_s: time for which gang windows favoured the guest, in seconds.
     :ivar lock: held while the guest is checked, written or restored, also
         during calls to libvirt. Windows write in threads beside the executor.
     :ivar state_lock: guards ``expected`` and ``lock_free_weights``, and is
@@ -156,6 +157,7 @@ class Guest:
     weight_restored_by_file: bool = False
     writes: int = 0
     moves: int = 0
+    window_s: float = 0.0
     sequence: int = dataclasses.field(default_factory=_first_sequence)
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     state_lock: Any = dataclasses.field(default_factory=threading.RLock)

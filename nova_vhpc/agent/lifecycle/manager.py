@@ -232,6 +232,13 @@ class GuestManager:
         """Let vCPUs run on certain CPUs, see :meth:`.Writer.place`."""
         return self._writer.place(uuid, cpus)
 
+    def note_window(self, uuids: Iterable[str], seconds: float) -> None:
+        """Add the length of a gang window to the guests that it favoured."""
+        for uuid in uuids:
+            guest = self.guests.get(uuid)
+            if guest is not None:
+                guest.window_s += seconds
+
     def start(self) -> None:
         """Connect to libvirt, and begin to resync."""
         self.connection.start()

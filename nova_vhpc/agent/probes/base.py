@@ -21,8 +21,8 @@ returns a reader that keeps them open. The tick's thread calls the reader's
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 WAIT = 'wait'
 """Runnable, but another task runs (run-queue delay)."""
@@ -78,6 +78,31 @@ class SyncReading(NamedTuple):
     run_us: tuple[float, ...] | None = None
     wait_us: tuple[float, ...] | None = None
     runs: tuple[int, ...] | None = None
+
+
+class VcpuCounters(NamedTuple):
+    """What one vCPU's thread did since it was started.
+
+    :ivar run_ns: CPU time, in nanoseconds.
+    :ivar wait_ns: time in which it was runnable without running, in
+        nanoseconds.
+    :ivar runs: number of times that it got a CPU.
+    """
+
+    run_ns: int
+    wait_ns: int
+    runs: int
+
+
+@runtime_checkable
+class CountingReader(Protocol):
+    """A reader that also knows the counters behind its differences."""
+
+    def counters(self) -> Sequence[VcpuCounters]:
+        """Return the counters of each vCPU; empty if they are unknown.
+
+        Called by other threads than the tick's.
+        """
 
 
 class SyncReader(Protocol):

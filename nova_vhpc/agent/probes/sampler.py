@@ -185,6 +185,7 @@ class VmReader:
         '_sync_us',
         '_unmeasured',
         'dead',
+        'io_total',
         'target',
     )
 
@@ -215,6 +216,8 @@ class VmReader:
         self._run_us: tuple[tuple[float, ...], float] | None = None
         self._last_sample = model.Sample()
         self._sync_us = 0
+        self.io_total = 0.0
+        """Number of I/O events since the guest was found."""
         self.dead = False
         """Whether the last read of the latency failed after earlier success.
 
@@ -266,6 +269,20 @@ class VmReader:
         run_us, window_us = self._run_us
         return sum(run_us) * period_us / window_us
 
+    def counters(self) -> dict[int, base.VcpuCounters]:
+        """Return the counters of each vCPU, by ID of its thread.
+
+        Empty if no probe in use knows them. Other threads may call it.
+        """
+        if self.target is None:
+            return {}
+        for reader in self._sync:
+            if isinstance(reader, base.CountingReader):
+                return dict(
+                    zip(self.target.tids, reader.counters(), strict=False)
+                )
+        return {}
+
     def _read_io(self, now_us: int) -> None:
         before_us, self._io_us = self._io_us, now_us
         events: float | None = None
@@ -282,6 +299,7 @@ class VmReader:
         if 0 < before_us < now_us:
             self._unmeasured[1] = events is None
         if events is not None and 0 < before_us < now_us:
+            self.io_total += events
             events *= IO_SCALE_US / (now_us - before_us)
         else:
             events = None

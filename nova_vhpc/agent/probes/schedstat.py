@@ -87,7 +87,7 @@ class SchedstatReader:
         # Text and counters of the last read, by vCPU; empty before the first
         # read and after a failed one.
         self._texts: list[bytes] = []
-        self._last: list[_Counters] = []
+        self._last: list[base.VcpuCounters] = []
         zeros = (0.0,) * vcpus
         self._nothing = base.SyncReading(0.0, zeros, zeros, (0,) * vcpus)
 
@@ -144,20 +144,27 @@ class SchedstatReader:
             tuple(runs),
         )
 
+    def counters(self) -> list[base.VcpuCounters]:
+        """Return the counters of each vCPU as of the last read.
+
+        Empty if they are unknown. Other threads may call it.
+        """
+        counted_ns = self._starvation.counted_ns
+        return [
+            base.VcpuCounters(run, wait + counted_ns(vcpu), runs)
+            for vcpu, (run, wait, runs) in enumerate(self._last)
+        ]
+
     def close(self) -> None:
         """Close all files."""
         self._files.close()
         self._starvation.clear()
 
 
-_Counters = tuple[int, int, int]
-"""Run time and wait time, in ns, and number of times that a vCPU ran."""
-
-
-def _counters(text: bytes) -> _Counters:
+def _counters(text: bytes) -> base.VcpuCounters:
     """Parse the ``schedstat`` file of one vCPU thread.
 
     :raises ValueError: the text is not what the kernel writes.
     """
     run, wait, runs = text.split()
-    return int(run), int(wait), int(runs)
+    return base.VcpuCounters(int(run), int(wait), int(runs))

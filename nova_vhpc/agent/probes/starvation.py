@@ -110,6 +110,14 @@ class Starvation:
                 if not ran[vcpu] and vcpu not in self._queued:
                     self._check(vcpu, now_ns)
 
+    def counted_ns(self, vcpu: int) -> int:
+        """Return the wait of a vCPU that the kernel has not counted yet.
+
+        Other threads may call it.
+        """
+        queued = self._queued.get(vcpu)
+        return 0 if queued is None else queued.counted_ns
+
     def clear(self) -> None:
         """Forget all waits and close the files."""
         for vcpu in tuple(self._queued):

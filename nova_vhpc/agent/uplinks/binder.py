@@ -228,6 +228,24 @@ class UplinkBinder:
             'unsteered': dict(self._unsteered),
         }
 
+    def claimed(self) -> dict[str, tuple[claims.ClaimedUplink, ...]]:
+        """Return the uplinks that this host's guests claim, by UUID."""
+        guests = self._guests()
+        return {
+            uuid: uplinks
+            for uuid, uplinks in self._claims.last().items()
+            if uplinks and uuid in guests
+        }
+
+    def steered_devices(self) -> dict[str, tuple[str, ...]]:
+        """Return the taps whose packets take claimed uplinks, by UUID."""
+        bound = {} if self._dry_run else self._bound.copy()
+        return {
+            uuid: one.way.devices
+            for uuid, one in bound.items()
+            if not one.problem
+        }
+
     def reconcile(self) -> None:
         """Bind or restore the NICs of every guest, as its state demands."""
         guests = self._guests()

@@ -104,6 +104,13 @@ class UplinkClaims:
             return self._last[server][0]
         raise self._error
 
+    def last(self) -> dict[str, tuple[ClaimedUplink, ...]]:
+        """Return Placement's last answers, by UUID of the server.
+
+        It may have servers that are gone. Sends no request.
+        """
+        return {server: one[0] for server, one in self._last.copy().items()}
+
     def _ask(
         self, server: str, now_s: float
     ) -> tuple[ClaimedUplink, ...] | None:

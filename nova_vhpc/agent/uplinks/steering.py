@@ -42,11 +42,13 @@ class Way(NamedTuple):
         the NIC is plugged there.
     :ivar binder: binder that must do it; None if nothing is to be done.
     :ivar is_certain: whether no more will be known of the NICs' networks.
+    :ivar devices: the host's ends of the NICs, such as taps.
     """
 
     name: str
     binder: base.Binder | None = None
     is_certain: bool = True
+    devices: tuple[str, ...] = ()
 
 
 class Steering:
@@ -88,9 +90,26 @@ class Steering:
         :raises UnsupportedError: a claim steers no packet; the text names
             host and NIC, uplink or network, and the remedy.
         """
-        uuid = domain.UUIDString()
         nics = interfaces.read(domain.XMLDesc(0))
         chosen = interfaces.chosen(nics, len(uplinks), uplink_nic)
+        way = self._choose(domain.UUIDString(), nics, chosen, uplinks)
+        return way._replace(
+            devices=tuple(nic.device for nic in chosen if nic.device)
+        )
+
+    def _choose(
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        chosen: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> Way:
+        """Return what steers the packets of some NICs of a server.
+
+        :param nics: all NICs of the server.
+        :param chosen: the NICs that use its claims.
+        :raises UnsupportedError: nothing does.
+        """
         if all(nic.in_hardware for nic in chosen):
             return Way('hardware')
         bridges = {nic.mac: self._linux_bridge(nic) for nic in chosen}

@@ -45,8 +45,18 @@ TARGETS = (
     ('core_fraction', 0.05),
     ('tick_p99_ms', 20.0),
     ('rss_mib', 120.0),
+    ('scrape_ms', 100.0),
 )
-SCALING_FIGURES = ('core_fraction', 'tick_p99_ms', 'us_per_vm', 'rss_mib')
+SCALING_FIGURES = (
+    'core_fraction',
+    'tick_p99_ms',
+    'us_per_vm',
+    'rss_mib',
+    'scrape_ms',
+    'shift_p99_ms',
+    'scraped_tick_p99_ms',
+    'scraped_shift_p99_ms',
+)
 GROWTH_MIB = 2.0
 LIBVIRT_ROUNDS = 30
 
@@ -256,7 +266,8 @@ def _print(result: dict[str, Any]) -> None:
         print(
             f'  {vms} VMs: {values["us_per_vm"]:.1f} us per VM, '
             f'{values["core_fraction"]:.3f} of a core, '
-            f'{values["rss_mib"]} MiB'
+            f'{values["rss_mib"]} MiB, scrape '
+            f'{values["scrape_ms"]:.1f} ms of a core'
         )
     soak = result.get('soak')
     if soak:

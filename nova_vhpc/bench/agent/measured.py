@@ -22,6 +22,7 @@ import array
 import contextlib
 import dataclasses
 import gc
+import itertools
 import json
 import os
 import pathlib
@@ -30,17 +31,19 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.daemon import (
     controller_factory,
+    host_metrics,
     metrics,
     options,
-    status,
+    service,
     tick,
+    vm_metrics,
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune, domain_xml
@@ -54,6 +57,8 @@ from nova_vhpc.linux import qemu_process
 
 WORKLOADS = ('parallel', 'parallel', 'latency', 'general')
 SETTLE_S = 2.0
+SCRAPES = 40
+SCRAPE_PAUSE_S = 0.13
 
 
 class CountingDomain:
@@ -201,13 +206,15 @@ def measure(
     took_us = array.array('d')
     ticker: tick.TickLoop
 
-    def document() -> dict[str, Any]:
-        return {
-            'agent': {},
-            'vms': status.guest_statuses(manager.guests, None),
-        }
-
-    histogram = metrics.Metrics(document)
+    endpoint = metrics.Metrics(
+        host_metrics.HostCollector(lambda: {'agent': {}}),
+        vm_metrics.VmMetrics(
+            lambda: manager.guests,
+            lambda: ticker.last,
+            pause=lambda: ticker.idle.wait(service.METRICS_PAUSE_S),
+        ).text,
+    )
+    begun_us = array.array('d')
     ticker = tick.TickLoop(
         conf.vhpc_agent.period_ms * 1000,
         lambda: controller.HOST,
@@ -216,7 +223,11 @@ def measure(
         controller_factory.make_controller(conf, controller.HOST),
         lambda guest: None,
         lambda: {},
-        (histogram.observe, lambda result: took_us.append(result.took_us)),
+        (
+            endpoint.observe,
+            lambda result: took_us.append(result.took_us),
+            lambda result: begun_us.append(result.view.now_us),
+        ),
     )
     follows_io = controller_factory.follows_io(conf)
     traffic = Traffic() if follows_io else contextlib.nullcontext()
@@ -225,7 +236,7 @@ def measure(
         ticker.start()
         time.sleep(SETTLE_S)
         first = usage()
-        del took_us[:]
+        del took_us[:], begun_us[:]
         ticks, cpu = ticker.ticks, time.process_time()
         began = time.monotonic()
         if soak:
@@ -237,8 +248,11 @@ def measure(
         cpu, ticks = time.process_time() - cpu, ticker.ticks - ticks
         gc.collect()
         last = usage()
+        ordered = sorted(took_us)
+        shift_us = _shift_us(begun_us)
+        del took_us[:], begun_us[:]
+        scrape_ms = _scrape_ms(endpoint)
         ticker.stop()
-    ordered = sorted(took_us)
     return {
         **dataclasses.asdict(names),
         'follows_io': follows_io,
@@ -250,14 +264,53 @@ def measure(
         'tick_failures': ticker.failures,
         'core_fraction': cpu / elapsed,
         'tick_p50_ms': statistics.median(ordered) / 1000,
-        'tick_p99_ms': ordered[int(len(ordered) * 0.99)] / 1000,
+        'tick_p99_ms': _p99(ordered) / 1000,
         'tick_max_ms': ordered[-1] / 1000,
+        'shift_p99_ms': shift_us / 1000,
+        'scrape_ms': statistics.median(scrape_ms),
+        'scraped_tick_p99_ms': _p99(took_us) / 1000,
+        'scraped_shift_p99_ms': _shift_us(begun_us) / 1000,
         'us_per_vm': cpu * 1e6 / ticks / load.vms,
         'writes': manager.domain.calls,
         'rss_mib': last['rss_mib'],
         'first': first,
         'last': last,
     }
+
+
+def _p99(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[int(len(ordered) * 0.99)]
+
+
+def _shift_us(begun_us: Sequence[float]) -> float:
+    """Return by how much ticks begin too late or early, in microseconds.
+
+    :param begun_us: when each tick began.
+    :returns: 99th percentile, against evenly spread ticks.
+    """
+    gaps = [later - earlier for earlier, later in itertools.pairwise(begun_us)]
+    period_us = statistics.median(gaps)
+    return _p99(abs(gap - period_us) for gap in gaps)
+
+
+def _scrape_ms(endpoint: metrics.Metrics) -> list[float]:
+    """Return the CPU time of each scrape, in milliseconds.
+
+    As by Prometheus, with compression; it would scrape much less often.
+    """
+    scrape_ms = []
+    environ = {
+        'REQUEST_METHOD': 'GET',
+        'PATH_INFO': '/metrics',
+        'HTTP_ACCEPT_ENCODING': 'gzip',
+    }
+    for _ in range(SCRAPES):
+        began = time.thread_time()
+        endpoint.answer(environ, lambda *_: None)
+        scrape_ms.append((time.thread_time() - began) * 1000)
+        time.sleep(SCRAPE_PAUSE_S)
+    return scrape_ms
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -170,19 +170,33 @@ class TestService(base.AgentTestCase):
                 f'http://127.0.0.1:{port}/metrics', timeout=10
             ) as answer:
                 text = answer.read().decode()
-        label = f'{{name="{domain.name()}",uuid="{domain.UUIDString()}"}}'
+        label = (
+            f'{{uuid="{domain.UUIDString()}",name="{domain.name()}",'
+            f'server="{domain.name()}",cluster="",project=""}} '
+        )
         for name in (
-            'slice_microseconds',
-            'period_microseconds',
-            'quota_microseconds',
-            'sync_latency_microseconds',
-            'io_events',
-            'io_phase',
-            'writes_total',
-            'moves_total',
-            'failures_total',
+            'vcpu_delay_seconds_total',
+            'vcpu_run_seconds_total',
+            'vcpu_throttled_seconds_total',
+            'vcpu_context_switches_total',
+            'vm_window_seconds_total',
+            'vm_io_events_total',
+            'vm_slice_seconds',
+            'vm_period_seconds',
+            'vm_quota_seconds',
+            'vm_io_phase',
+            'vm_writes_total',
+            'vm_moves_total',
+            'vm_failures_total',
         ):
-            self.assertIn(f'nova_vhpc_vm_{name}{label}', text)
+            self.assertIn(f'nova_vhpc_{name}{label}', text)
+        for name in ('run_seconds', 'context_switches'):
+            line = next(
+                one
+                for one in text.splitlines()
+                if one.startswith(f'nova_vhpc_vcpu_{name}_total{label}')
+            )
+            self.assertGreater(float(line.rpartition(' ')[2]), 0, line)
         for name in (
             'tick_seconds_bucket',
             'journal_bytes',

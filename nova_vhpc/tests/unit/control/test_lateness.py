@@ -25,6 +25,7 @@ class TestMeanLateness(base.TestCase):
         late.add(300)
         self.assertEqual(300, late.known_us)
         self.assertEqual(lateness.ENOUGH_BORDERS, late.borders)
+        self.assertEqual(300 * lateness.ENOUGH_BORDERS, late.total_us)
 
     def test_first_borders_do_not_count(self):
         late = lateness.MeanLateness()

@@ -98,6 +98,26 @@ class TestWindowPlayer(PlayerTestCase):
         time.sleep(0.05)
         self.assertEqual([('a', 1000)], self.domains.writes)
 
+    def test_length_of_each_window_is_noted_for_its_vms(self):
+        noted = {'a': 0.0, 'b': 0.0}
+        began_s = time.monotonic()
+
+        def note(uuids, seconds):
+            for uuid in uuids:
+                noted[uuid] += seconds
+
+        player = window_player.WindowPlayer(
+            self.domains.set_shares, note_window=note
+        )
+        self.addCleanup(player.stop)
+        player.play(schedule())
+        self.wait_for(lambda: min(noted.values()) > 0.02)
+        player.play(None)
+        total_s = sum(noted.values())
+        self.assertLessEqual(total_s, time.monotonic() - began_s)
+        time.sleep(0.05)
+        self.assertEqual(total_s, sum(noted.values()))
+
     def test_lateness_excludes_the_part_before_a_new_schedule(self):
         """Otherwise each new schedule would widen the windows."""
         wide = 10_000_000

@@ -18,12 +18,12 @@ import uuid
 from unittest import mock
 
 import fixtures
-import prometheus_client
 from oslotest import base
 
 from nova_vhpc.agent.clusters import cluster_limit, phase_exchange
-from nova_vhpc.agent.daemon import metrics
+from nova_vhpc.agent.daemon import host_metrics, metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
 class PhaseExchangeTest(base.BaseTestCase):
@@ -131,24 +131,19 @@ class PhaseExchangeTest(base.BaseTestCase):
         )
         page = self.scrape(agent)
         self.assertIn('nova_vhpc_bus_up 1.0', page)
-        self.assertIn('nova_vhpc_bus_echo_microseconds ', page)
+        self.assertIn('nova_vhpc_bus_echo_seconds ', page)
         self.assertIn('nova_vhpc_peer_words_sent_total 0.0', page)
 
     def scrape(self, agent: agents.Agent) -> str:
         status = {
-            'agent': {
-                key: 0
-                for key, _, _ in (
-                    *metrics.AGENT_COUNTERS,
-                    *metrics.AGENT_GAUGES,
-                )
-            },
-            'vms': [],
+            'agent': status_document.agent(),
             'peers': agent.phase_exchange.status(),
         }
-        return prometheus_client.generate_latest(
-            metrics.Metrics(lambda: status).registry
-        ).decode()
+        return (
+            metrics.Metrics(host_metrics.HostCollector(lambda: status))
+            .page()
+            .decode()
+        )
 
     def test_agent_with_a_hanging_tick_stops_sending(self) -> None:
         agent = self.agent('a')

@@ -13,7 +13,7 @@
 
 """A status document with one guest, for tests."""
 
-from nova_vhpc.agent.daemon import metrics, status, tick
+from nova_vhpc.agent.daemon import host_metrics, status, tick
 from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent.guests import test_guest
@@ -40,6 +40,14 @@ def tick_result(uuid: str) -> tick.TickResult:
     )
 
 
+def agent() -> dict:
+    """Return the part of a status document about the agent."""
+    return {
+        **{key: 1 for key, _, _ in host_metrics.AGENT_COUNTERS},
+        **{key: 2 for key, _, _ in host_metrics.AGENT_GAUGES},
+    }
+
+
 def document() -> dict:
     """Return a status document with one guest."""
     guest = test_guest.make()
@@ -48,9 +56,12 @@ def document() -> dict:
     )
     for now_us in (1_000_000, 1_200_000):
         guest.reader.read(now_us, 100_000)
-    agent = {key: 1 for key, _, _ in metrics.AGENT_COUNTERS}
-    agent |= {key: 2 for key, _, _ in metrics.AGENT_GAUGES}
     return {
-        'agent': agent,
+        'agent': agent(),
         'vms': status.guest_statuses({'u': guest}, tick_result('u')),
     }
+
+
+def collector() -> host_metrics.HostCollector:
+    """Return the metrics of an agent without VMs."""
+    return host_metrics.HostCollector(lambda: {'agent': agent()})

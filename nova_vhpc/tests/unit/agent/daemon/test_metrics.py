@@ -13,17 +13,19 @@
 
 """Tests of :mod:`nova_vhpc.agent.daemon.metrics`."""
 
+import gzip
 import pathlib
 import re
 import socket
 import time
+import urllib.error
+import urllib.request
 
 import fixtures
-import prometheus_client
 import yaml
 from oslotest import base
 
-from nova_vhpc.agent.daemon import health_watch, metrics
+from nova_vhpc.agent.daemon import metrics, vm_metrics
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
@@ -32,7 +34,7 @@ class MetricsTest(base.BaseTestCase):
         self.useFixture(
             fixtures.MockPatchObject(metrics, 'MAX_BACKOFF_S', 0.01)
         )
-        made = metrics.Metrics(status_document.document)
+        made = metrics.Metrics(status_document.collector())
         made.start(host, port)
         self.addCleanup(made.stop)
         return made
@@ -85,51 +87,49 @@ class MetricsTest(base.BaseTestCase):
             client.sendall(b'GET ')
         self.assertIn(b' 200 OK', self.scrape(port))
 
-    def test_each_part_has_its_health(self) -> None:
-        document = status_document.document()
-        document['health'] = health_watch.HealthWatch().judge(document)
-        made = metrics.Metrics(lambda: document)
-        text = prometheus_client.generate_latest(made.registry).decode()
-        for line in (
-            'nova_vhpc_part_healthy{part="libvirt"} 1.0',
-            'nova_vhpc_part_healthy{part="probes"} 0.0',
-        ):
-            self.assertIn(line, text)
-
-    def test_guest_and_tick_have_metrics(self) -> None:
-        made = metrics.Metrics(status_document.document)
+    def test_page_has_the_agent_its_vms_and_the_histogram(self) -> None:
+        made = metrics.Metrics(status_document.collector(), lambda: 'vms 1\n')
         made.observe(status_document.tick_result('u'))
-        text = prometheus_client.generate_latest(made.registry).decode()
-        for line in (
-            'nova_vhpc_vm_slice_microseconds{name="vm",uuid="u"} 5000.0',
-            'nova_vhpc_vm_io_phase{name="vm",uuid="u"} 1.0',
-            'nova_vhpc_vm_io_events{name="vm",uuid="u"} 6.0',
-            'nova_vhpc_tick_seconds_count 1.0',
-            'nova_vhpc_vms{workload="general"} 1.0',
-        ):
-            self.assertIn(line, text)
+        lines = made.page().decode().splitlines()
+        for line in ('nova_vhpc_ticks_total 1.0', 'vms 1'):
+            self.assertIn(line, lines)
+        self.assertIn('nova_vhpc_tick_seconds_count 1.0', lines)
 
-    def test_uplinks_published_follows_the_state(self) -> None:
-        for state, line in (
-            ('published', 'nova_vhpc_uplinks_published 1.0'),
-            ('placement-away', 'nova_vhpc_uplinks_published 0.0'),
-            ('starting', 'nova_vhpc_uplinks_published 0.0'),
-            ('off', None),
-            ('dry-run', None),
+    def test_page_is_compressed_if_the_scraper_takes_it(self) -> None:
+        made = self.start()
+        self.wait_for_state(made, 'up')
+        url = f'http://127.0.0.1:{made._server.server_port}/metrics'
+        request = urllib.request.Request(
+            url, headers={'Accept-Encoding': 'gzip'}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            self.assertEqual('gzip', answer.headers['Content-Encoding'])
+            text = gzip.decompress(answer.read()).decode()
+        self.assertIn('nova_vhpc_ticks_total 1.0', text.splitlines())
+
+    def test_other_methods_and_paths_are_refused(self) -> None:
+        made = self.start()
+        self.wait_for_state(made, 'up')
+        url = f'http://127.0.0.1:{made._server.server_port}'
+        for method, path, code in (
+            ('POST', '/metrics', 405),
+            ('GET', '/other', 404),
         ):
-            document = status_document.document() | {
-                'publishing': {'state': state}
-            }
-            made = metrics.Metrics(lambda document=document: document)
-            text = prometheus_client.generate_latest(made.registry).decode()
-            lines = re.findall(
-                r'^nova_vhpc_uplinks_published .*$', text, re.MULTILINE
+            error = self.assertRaises(
+                urllib.error.HTTPError,
+                urllib.request.urlopen,
+                urllib.request.Request(url + path, method=method),
+                timeout=60,
             )
-            self.assertEqual([line] if line else [], lines, state)
+            self.assertEqual(code, error.code)
+            error.close()
 
     def test_dashboard_and_alerts_use_existing_metrics(self) -> None:
-        made = metrics.Metrics(status_document.document)
-        text = prometheus_client.generate_latest(made.registry).decode()
+        made = metrics.Metrics(
+            status_document.collector(),
+            vm_metrics.VmMetrics(dict, lambda: None).text,
+        )
+        text = made.page().decode()
         top = pathlib.Path(__file__).parents[5]
         for name in ('grafana-dashboard.json', 'prometheus-alerts.yaml'):
             path = top / 'etc' / 'nova-vhpc' / name

@@ -91,6 +91,19 @@ class TestSchedstat(ProbeCase):
         self.assertEqual((1.0, 0.0), reader.read().run_us)
         reader.close()
 
+    def test_counters_are_those_of_the_last_read(self) -> None:
+        self.stat(1, 5, 6, 7)
+        self.stat(2, 1, 2, 3)
+        reader = schedstat.SchedstatProbe(self.host).attach(
+            self.target(tids=(1, 2))
+        )
+        self.assertEqual([], reader.counters())
+        reader.read()
+        self.assertEqual([(5, 6, 7), (1, 2, 3)], reader.counters())
+        self.stat(2, 10, 20, 30)
+        reader.read()
+        self.assertEqual([(5, 6, 7), (10, 20, 30)], reader.counters())
+
     def test_invalid_content_is_no_reading(self) -> None:
         self.stat(1, 1, 1, 1)
         reader = schedstat.SchedstatProbe(self.host).attach(

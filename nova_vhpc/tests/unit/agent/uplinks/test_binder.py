@@ -120,6 +120,15 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.binder.reconcile()
         self.assertEqual(['u'], self.binder.status()['bound'])
 
+    def test_devices_whose_packets_are_steered_are_known(self) -> None:
+        self.assertEqual({}, self.binder.steered_devices())
+        self.bind()
+        self.assertEqual(['u'], list(self.binder.steered_devices()))
+
+    def test_claims_of_servers_that_are_gone_are_left_out(self) -> None:
+        self.claims.last.return_value = {'u': OWN, 'v': OWN, 'w': ()}
+        self.assertEqual({'u': OWN}, self.binder.claimed())
+
     def test_record_of_a_domain_that_is_gone_is_removed(self) -> None:
         self.bind()
         self.manager.connection.get().domains.clear()

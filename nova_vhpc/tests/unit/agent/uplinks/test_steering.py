@@ -126,13 +126,16 @@ class SteeringTest(base.BaseTestCase):
 
     def test_only_uplink_of_a_physnet_needs_no_binder(self) -> None:
         self.networks = {MACS[1]: provider('hpc1')}
-        self.assertEqual(steering.Way('neutron'), self.way())
+        self.assertEqual(
+            steering.Way('neutron', devices=('tap02',)), self.way()
+        )
         self.networks = {
             MACS[0]: provider('hpc2'),
             MACS[1]: provider('hpc1'),
         }
         self.assertEqual(
-            steering.Way('neutron'), self.way(uplink(1), uplink(2))
+            steering.Way('neutron', devices=('tap01', 'tap02')),
+            self.way(uplink(1), uplink(2)),
         )
 
     def test_one_of_several_uplinks_of_a_physnet_is_not_steered(self) -> None:
@@ -202,7 +205,9 @@ class SteeringTest(base.BaseTestCase):
         (net / 'br-hpc1/bridge').mkdir(parents=True)
         (net / 'tap02').mkdir()
         (net / 'tap02/master').symlink_to(net / 'br-hpc1')
-        self.assertEqual(steering.Way('linux_bridge'), self.way())
+        self.assertEqual(
+            steering.Way('linux_bridge', devices=('tap02',)), self.way()
+        )
         self.assert_unsteered(
             'linux-bridge', MACS[1], 'br-hpc1', uplinks=(uplink(2),)
         )

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Counters of one VM that the kernel keeps: CPU time, waits, packets.
+
+They are read when somebody asks for the metrics, never in the tick.
+"""
+
+import pathlib
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.probes import cpu_stat
+
+
+class SteadySum:
+    """Sum of counters whose number changes; it never falls.
+
+    vCPUs and NICs are plugged and unplugged. A sum that fell would look to
+    Prometheus like a restart, and its whole value like an increase.
+    """
+
+    __slots__ = ('_base', '_last', 'total')
+
+    def __init__(self) -> None:
+        self._last: Mapping[Hashable, float] = {}
+        self._base = 0.0
+        self.total = 0.0
+
+    def update(self, now: Mapping[Hashable, float]) -> None:
+        """Take in all counters that there are now."""
+        if now.keys() != self._last.keys():
+            self._base += sum(
+                value for key, value in self._last.items() if key not in now
+            )
+        self._last = now
+        total = self._base + sum(now.values())
+        if total < self.total:
+            # A counter began again under the same name.
+            self._base += self.total - total
+            total = self.total
+        self.total = total
+
+
+class Totals(NamedTuple):
+    """What a VM did so far; a field is None if it is unknown.
+
+    :ivar run_s: CPU time of its vCPUs, in seconds.
+    :ivar delay_s: time in which vCPUs were held up, in seconds.
+    :ivar switches: number of times that a vCPU got a CPU.
+    :ivar throttled_s: time in which its quota held vCPUs up, in seconds.
+    :ivar received: packets to the guest over claimed uplinks.
+    :ivar sent: packets from the guest over claimed uplinks.
+    """
+
+    run_s: float | None = None
+    delay_s: float | None = None
+    switches: float | None = None
+    throttled_s: float | None = None
+    received: float | None = None
+    sent: float | None = None
+
+
+class VmCounters:
+    """The counters of one VM, across its restarts and hotplugs.
+
+    :param net: sysfs directory of the host's network interfaces.
+    """
+
+    def __init__(self, net: pathlib.Path) -> None:
+        self._net = net
+        self._sums: dict[str, SteadySum] = {}
+
+    def read(self, guest: Guest, devices: Sequence[str]) -> Totals:
+        """Read the kernel's counters.
+
+        :param devices: host's ends of the NICs whose packets take claimed
+            uplinks.
+        """
+        vcpus = guest.reader.counters()
+        if vcpus:
+            self._update('run', {tid: one[0] for tid, one in vcpus.items()})
+            self._update('delay', {tid: one[1] for tid, one in vcpus.items()})
+            self._update(
+                'switches', {tid: one[2] for tid, one in vcpus.items()}
+            )
+        if guest.in_force.share is not None:
+            self._update('throttled', _throttled(guest))
+        for name, file in (('received', 'tx_packets'), ('sent', 'rx_packets')):
+            # What a tap sends is what its guest receives.
+            self._update(name, self._packets(devices, file))
+        return Totals(
+            self._total('run', 1e9),
+            self._total('delay', 1e9),
+            self._total('switches'),
+            self._total('throttled', 1e6),
+            self._total('received'),
+            self._total('sent'),
+        )
+
+    def _update(self, name: str, now: Mapping[Hashable, float]) -> None:
+        if now:
+            self._sums.setdefault(name, SteadySum()).update(now)
+
+    def _total(self, name: str, divisor: float = 1.0) -> float | None:
+        found = self._sums.get(name)
+        return None if found is None else found.total / divisor
+
+    def _packets(
+        self, devices: Sequence[str], file: str
+    ) -> dict[Hashable, float]:
+        counters: dict[Hashable, float] = {}
+        for device in devices:
+            try:
+                text = (self._net / device / 'statistics' / file).read_text()
+                counters[device] = int(text)
+            except (OSError, ValueError):
+                continue
+        return counters
+
+
+def _throttled(guest: Guest) -> dict[Hashable, float]:
+    """Return the throttled time of each vCPU, in microseconds."""
+    target = guest.reader.target
+    counters: dict[Hashable, float] = {}
+    for group in () if target is None else target.vcpu_groups:
+        try:
+            text = (group / 'cpu.stat').read_bytes()
+            counters[group.name] = cpu_stat.throttled_us(text)
+        except (OSError, ValueError):
+            continue
+    return counters
