@@ -21,7 +21,9 @@ case "$1 $2" in
         echo_summary "nova-vhpc: configuring"
         configure_vhpc_scheduler
         configure_vhpc_placement
+        make_vhpc_conf
         configure_vhpc_agent
+        configure_vhpc_vendordata
         configure_vhpc_hook
         ;;
     "stack extra")

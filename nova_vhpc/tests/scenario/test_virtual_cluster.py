@@ -19,17 +19,26 @@ this host. Needs:
 - ``OS_CLOUD`` (or any other openstacksdk environment) with admin rights,
 - ``VHPC_SCENARIO_FLAVOR``, a flavor with ``vhpc:`` extra specs and a claim,
 - ``VHPC_SCENARIO_IMAGE``, name or id of an image,
-- optionally ``VHPC_SCENARIO_NETWORK`` (name or id; without it ``none``),
+- optionally ``VHPC_SCENARIO_NETWORK``, name or id of the network that the
+  members get a port on (without it they have no NIC),
 - optionally ``VHPC_SCENARIO_POLICY``, the server group's policy: with
   ``anti-affinity`` the members must be on different hosts,
 - optionally ``VHPC_SCENARIO_LIBVIRT_URI``: cputune is looked at there,
 - optionally ``VHPC_SCENARIO_CTL_CONF``, the agents' configuration: agents of
   all the members' hosts are asked over the message bus, and must hear of
-  each other when there are several.
+  each other when there are several,
+- optionally ``VHPC_SCENARIO_METADATA_URL``, of nova's metadata service, and
+  ``VHPC_SCENARIO_METADATA_CONF``, its nova.conf: a member is told of its
+  cluster there.
 
-In CI (the variable ``CI``) the last two must be given.
+In CI (the variable ``CI``) libvirt's URI and the agents' configuration must
+be given.
 """
 
+import configparser
+import contextlib
+import hashlib
+import hmac
 import json
 import os
 import subprocess
@@ -39,6 +48,8 @@ import unittest
 import uuid
 
 import openstack
+import requests
+from openstack import exceptions
 from oslo_utils import uuidutils
 
 from nova_vhpc.flavor import extra_specs
@@ -79,12 +90,11 @@ class VirtualClusterScenario(unittest.TestCase):
         cls.addClassCleanup(
             cls.compute.delete_server_group, cls.group, ignore_missing=True
         )
-        network = os.environ.get('VHPC_SCENARIO_NETWORK')
         body = {
             'name': name,
             'flavorRef': cls.flavor.id,
             'imageRef': cls._image(),
-            'networks': [{'uuid': network}] if network else 'none',
+            'networks': cls._networks(),
             'min_count': MEMBERS,
             'max_count': MEMBERS,
         }
@@ -108,9 +118,22 @@ class VirtualClusterScenario(unittest.TestCase):
         return cls.cloud.image.find_image(named, ignore_missing=False).id
 
     @classmethod
+    def _networks(cls) -> list | str:
+        named = os.environ.get('VHPC_SCENARIO_NETWORK')
+        if not named:
+            return 'none'
+        network = cls.cloud.network.find_network(named, ignore_missing=False)
+        return [{'uuid': network.id}]
+
+    @classmethod
     def _group_servers(cls) -> list:
         group = cls.compute.get_server_group(cls.group)
-        return [cls.compute.get_server(m) for m in group.member_ids]
+        servers = []
+        for member in group.member_ids:
+            # A member may go after the group was read.
+            with contextlib.suppress(exceptions.NotFoundException):
+                servers.append(cls.compute.get_server(member))
+        return servers
 
     @classmethod
     def _delete_members(cls) -> None:
@@ -206,6 +229,48 @@ class VirtualClusterScenario(unittest.TestCase):
             if time.monotonic() > deadline:
                 self.fail(f'not all is heard: {answers}')
             time.sleep(1)
+
+    def test_a_member_is_told_of_its_cluster(self) -> None:
+        url = os.environ.get('VHPC_SCENARIO_METADATA_URL')
+        if not url:
+            return
+        ids = {server.id for server in self.members}
+        deadline = time.monotonic() + HEAR_TIMEOUT_S
+        for server in self.members:
+            # Nova keeps what a member was told before all members ran.
+            while True:
+                told = self._vendordata(url, server)
+                # Nova leaves an empty answer if the service refuses.
+                self.assertTrue(told.get('vhpc'), told)
+                if told['vhpc']['cluster']['complete']:
+                    break
+                if time.monotonic() > deadline:
+                    self.fail(f'a member is missing: {told}')
+                time.sleep(1)
+            self.assertEqual(ids, {m['id'] for m in told['vhpc']['members']})
+
+    def _vendordata(self, url: str, server: 'object') -> dict:
+        """Ask nova's metadata service as Neutron's metadata agent does."""
+        conf = configparser.ConfigParser(strict=False, interpolation=None)
+        conf.read(os.environ['VHPC_SCENARIO_METADATA_CONF'])
+        secret = conf.get(
+            'neutron', 'metadata_proxy_shared_secret', fallback=''
+        )
+        signature = hmac.new(
+            secret.encode(), server.id.encode(), hashlib.sha256
+        )
+        response = requests.get(
+            f'{url}/openstack/latest/vendor_data2.json',
+            headers={
+                'X-Instance-ID': server.id,
+                'X-Tenant-ID': server.project_id,
+                'X-Forwarded-For': '127.0.0.1',
+                'X-Instance-ID-Signature': signature.hexdigest(),
+            },
+            timeout=BOOT_TIMEOUT_S,
+        )
+        self.assertEqual(200, response.status_code, response.text)
+        return response.json()
 
     def _ask_agents(self, conf: str, hosts: list[str]) -> dict:
         command = [sys.executable, '-m', 'nova_vhpc.cmd.ctl', '--json']

@@ -74,4 +74,4 @@ class TestGateScenario(testtools.TestCase):
         self.assertEqual(
             0, result.returncode, result.stdout[-4000:] + result.stderr[-4000:]
         )
-        self.assertIn('Ran 5 tests', result.stderr)
+        self.assertIn('Ran 6 tests', result.stderr)

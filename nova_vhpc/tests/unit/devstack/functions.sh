@@ -39,7 +39,28 @@ is_ubuntu() {
 }
 
 is_service_enabled() {
+    if [ "$1" = neutron ]; then
+        [[ " $ENABLED_SERVICES" == *" q-"* ]]
+        return
+    fi
     [[ " $ENABLED_SERVICES " == *" $1 "* ]]
+}
+
+# As in devstack's lib/keystone.
+configure_keystoneauth() {
+    iniset "$1" "$3" auth_type password
+    iniset "$1" "$3" interface public
+    iniset "$1" "$3" auth_url "$KEYSTONE_SERVICE_URI"
+    iniset "$1" "$3" username "$2"
+    iniset "$1" "$3" password "$SERVICE_PASSWORD"
+    iniset "$1" "$3" user_domain_name "$SERVICE_DOMAIN_NAME"
+    iniset "$1" "$3" project_name "$SERVICE_PROJECT_NAME"
+    iniset "$1" "$3" project_domain_name "$SERVICE_DOMAIN_NAME"
+}
+
+configure_keystone_authtoken_middleware() {
+    configure_keystoneauth "$1" "$2" keystone_authtoken
+    iniset "$1" keystone_authtoken www_authenticate_uri "$KEYSTONE_SERVICE_URI"
 }
 
 define_plugin() {
@@ -68,8 +89,11 @@ get_python_exec_prefix() {
 # the test wants: MISSING lists what "show" is to say does not exist.
 sudo() {
     case $1 in
-    install | rm | sed) "$@" ;;
-    *) record sudo "$@" ;;
+    install | rm | rmdir | sed) "$@" ;;
+    *)
+        record sudo "$@"
+        [[ "$1" != */"${FAILING:-none}" ]]
+        ;;
     esac
 }
 

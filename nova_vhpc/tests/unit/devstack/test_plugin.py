@@ -88,7 +88,10 @@ class PluginTest(base.TestCase):
                 'KEYSTONE_SERVICE_URI': 'http://ks/identity',
                 'SERVICE_PASSWORD': 'secret',
                 'SERVICE_DOMAIN_NAME': 'Default',
-                'SERVICE_TENANT_NAME': 'service',
+                'SERVICE_PROJECT_NAME': 'service',
+                'SERVICE_HOST': '192.0.2.1',
+                'METADATA_SERVICE_PORT': '8775',
+                'PRIVATE_NETWORK_NAME': 'private',
                 'REGION_NAME': 'RegionOne',
                 **env,
             },
@@ -232,6 +235,53 @@ class PluginTest(base.TestCase):
             # They are veth ends, which are no uplinks by themselves.
             self.assertEqual(['vhpc-up*'], topology.nic_patterns)
 
+    def test_metadata_service_asks_vendordata(self):
+        self.nova_conf.write_text(
+            '[api]\nvendordata_dynamic_targets = other@http://192.0.2.9/\n'
+        )
+        for _ in range(2):
+            self.run_phase('stack', 'post-config', services='n-api-meta')
+            conf = cfg.ConfigOpts()
+            for name in ('vendordata_providers', 'vendordata_dynamic_targets'):
+                conf.register_opt(cfg.ListOpt(name), 'api')
+            conf(['--config-file', str(self.nova_conf)])
+            self.assertEqual(
+                ['StaticJSON', 'DynamicJSON'], conf.api.vendordata_providers
+            )
+            self.assertEqual(
+                ['other@http://192.0.2.9/', 'vhpc@http://127.0.0.1:9775/'],
+                conf.api.vendordata_dynamic_targets,
+            )
+        self.assertIn('[vendordata_dynamic_auth]', self.nova_conf.read_text())
+        # Ours alone goes with clean.sh.
+        self.run_phase('clean', services='n-api-meta')
+        self.assertIn('other@http://192.0.2.9/', self.nova_conf.read_text())
+        self.assertNotIn('vhpc', self.nova_conf.read_text())
+
+    def test_vendordata_goes_whole_if_it_is_ours_alone(self):
+        self.run_phase('stack', 'post-config', services='n-api-meta')
+        self.run_phase('clean', services='n-api-meta')
+        after = self.nova_conf.read_text()
+        for word in ('Dynamic', 'vendordata_dynamic_targets', 'secret'):
+            self.assertNotIn(word, after)
+
+    def test_vendordata_checks_tokens_at_the_public_endpoint(self):
+        """The only one that devstack registers."""
+        self.run_phase('stack', 'post-config', services='n-api-meta')
+        text = (self.conf_dir / 'nova-vhpc.conf').read_text()
+        part = text.partition('[keystone_authtoken]')[2].partition('[')[0]
+        self.assertIn('interface = public', part)
+        calls = self.run_phase('stack', 'extra', services='n-api-meta')
+        (start,) = [c for c in calls if 'nova-vhpc-vendordata' in c]
+        self.assertIn('run_process vhpc-vendordata', start)
+
+    def test_a_node_without_metadata_service_has_no_vendordata(self):
+        self.run_phase('stack', 'post-config', services='n-api')
+        text = (self.conf_dir / 'nova-vhpc.conf').read_text()
+        self.assertNotIn('keystone_authtoken', text)
+        calls = self.run_phase('stack', 'extra', services='n-api')
+        self.assertFalse([c for c in calls if 'nova-vhpc-vendordata' in c])
+
     def test_libvirt_is_told_of_the_hook(self):
         calls = self.run_phase('stack', 'post-config')
         self.assertIn('restart_service libvirtd', calls)
@@ -342,6 +392,20 @@ class PluginTest(base.TestCase):
             found['VHPC_SCENARIO_CTL_CONF'],
         )
 
+    def test_smoke_test_gets_network_and_metadata_where_they_are(self):
+        for services, network, metadata in (
+            ('n-api', None, None),
+            ('n-api q-svc', 'private', None),
+            ('n-api n-api-meta', None, 'http://192.0.2.1:8775'),
+        ):
+            self.run_phase('stack', 'test-config', services=services)
+            file = self.conf_dir / 'scenario.env'
+            found = dict(
+                line.split('=', 1) for line in file.read_text().splitlines()
+            )
+            self.assertEqual(network, found.get('VHPC_SCENARIO_NETWORK'))
+            self.assertEqual(metadata, found.get('VHPC_SCENARIO_METADATA_URL'))
+
     def test_test_config_has_nothing_to_tell_on_a_compute_node(self):
         self.run_phase('stack', 'test-config', services='n-cpu')
         self.assertFalse((self.conf_dir / 'scenario.env').exists())
@@ -373,8 +437,23 @@ class PluginTest(base.TestCase):
             ['ComputeFilter', 'NUMATopologyFilter'],
             self.scheduler_options().enabled_filters,
         )
+        self.assertFalse((self.hooks / 'qemu.d').exists())
         # Once more: nothing there, nothing to fail on.
         self.run_phase('clean')
+
+    def test_clean_keeps_the_hooks_of_others(self):
+        self.run_phase('stack', 'post-config')
+        other = self.hooks / 'qemu.d' / 'other'
+        other.touch()
+        self.run_phase('clean')
+        self.assertTrue(other.exists())
+
+    def test_clean_says_if_keystone_is_gone_and_goes_on(self):
+        self.run_phase('stack', 'post-config')
+        calls = self.run_phase('clean', FAILING='nova-vhpc-agent')
+        (told,) = [c for c in calls if c.startswith('echo_summary')]
+        self.assertIn('stay in Placement', told)
+        self.assertFalse(self.conf_dir.exists())
 
     def test_clean_takes_the_agents_file_wherever_it_is(self):
         file = self.sandbox / 'elsewhere.conf'
@@ -387,6 +466,7 @@ class PluginTest(base.TestCase):
 _AUTH = {
     'auth_type',
     'auth_url',
+    'interface',
     'username',
     'password',
     'user_domain_name',

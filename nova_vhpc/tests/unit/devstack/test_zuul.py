@@ -12,6 +12,7 @@
 
 """What ``.zuul.yaml`` names is there."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -21,6 +22,7 @@ import jinja2
 import yaml
 
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.tools import test_releases
 
 TOP = pathlib.Path(__file__).parents[4]
 
@@ -70,10 +72,30 @@ class ZuulTest(base.TestCase):
         for name in re.findall(r'VHPC_SCENARIO_\w+', playbook + library):
             self.assertIn(name, scenario.read_text())
 
+    def test_playbooks_run_steps_that_the_gate_script_has(self):
+        steps = re.findall(
+            r'^    (\w+)\)',
+            (TOP / 'devstack/gate.sh').read_text(),
+            re.MULTILINE,
+        )
+        called = []
+        for playbook in ('run', 'post'):
+            text = (TOP / f'playbooks/devstack/{playbook}.yaml').read_text()
+            called += re.findall(r'devstack/gate\.sh (\w+)', text)
+        self.assertEqual(['scenario', 'logs', 'unstack'], called)
+        self.assertLessEqual(set(called), set(steps))
+
+    def test_requirements_are_checked_by_zuul_only_if_all_are_global(self):
+        self.assertEqual(
+            bool(test_releases.NOT_GLOBAL),
+            'check-requirements' not in self.project['templates'],
+        )
+
     def test_what_is_saved_stands_where_zuul_collects_it(self):
         """Without secrets, below the directory that the base job makes."""
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        conf = home / 'nova-vhpc.conf'
+        conf = home / 'conf' / 'nova-vhpc.conf'
+        conf.parent.mkdir()
         conf.write_text(
             '[placement]\npassword = SECRET\nusername = nova\n'
             '[DEFAULT]\ntransport_url=rabbit://u:SECRET@host\n'
@@ -83,17 +105,24 @@ class ZuulTest(base.TestCase):
         (play,) = yaml.safe_load(
             (TOP / 'playbooks' / 'devstack' / 'post.yaml').read_text()
         )
-        facts = {'ansible_user_dir': str(home)}
-        for name, value in play.get('vars', {}).items():
-            facts[name] = jinja2.Template(value).render(facts)
-        for task in play['tasks']:
-            command = jinja2.Template(task['shell']).render(facts)
-            subprocess.run(
-                command.replace('/etc/nova-vhpc/nova-vhpc.conf', str(conf)),
-                shell=True,
-                check=False,
-                capture_output=True,
-            )
+        (command,) = [
+            task['command']
+            for task in play['tasks']
+            if ' logs ' in task['command']
+        ]
+        subprocess.run(
+            jinja2.Template(command)
+            .render({'ansible_user_dir': str(home)})
+            .split(),
+            cwd=TOP,
+            env={
+                'PATH': os.environ['PATH'],
+                'VHPC_CONF_DIR': str(conf.parent),
+                'DEST': str(home),
+            },
+            check=True,
+            capture_output=True,
+        )
         self.assertEqual(
             ['nova-vhpc-top.json', 'nova-vhpc.conf'],
             sorted(path.name for path in logs.iterdir()),
