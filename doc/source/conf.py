@@ -59,7 +59,7 @@ man_pages = [
         ('flavor', 'shows and writes the extra specs of virtual clusters', 1),
         ('hook', "libvirt's hook for servers that arrive", 8),
         ('status', 'checks whether this host is ready', 8),
-        ('top', 'shows the live plan of a host', 1),
+        ('top', 'shows what agents do, by virtual cluster', 1),
         ('vendordata', 'tells members about their cluster', 8),
     )
 ]

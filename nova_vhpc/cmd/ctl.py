@@ -312,13 +312,9 @@ def show(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
         try:
             text = _text(args, host, answer)
             find_failures(args, {host: answer})
-        except output.UNREADABLE as error:
+        except errors.UNREADABLE as error:
             del answers[host]
-            problems.append(
-                f'host {host}: its answer is not that of nova-vhpc-agent '
-                f'{version.version_string()} ({type(error).__name__}: '
-                f'{error}); is it of another version?'
-            )
+            problems.append(f'host {host}: {errors.unreadable(error)}')
             continue
         if not args.json:
             print(text, end='')

@@ -19,16 +19,6 @@ from typing import Any
 
 from rich.console import Console
 
-UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What the reader of an agent's answer raises if the agent is of another
-version, or the answer was damaged on its way."""
-
 
 def take_any_name() -> None:
     """Make standard output accept characters that its encoding lacks.

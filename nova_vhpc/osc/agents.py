@@ -25,10 +25,9 @@ from osc_lib import exceptions
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cmd import ctl, output
+from nova_vhpc.cmd import ctl
 from nova_vhpc.osc.cluster_model import MemberState
 
 NO_BUS = (
@@ -116,18 +115,14 @@ def member_states(
             paused = bool(answer['agent']['paused'])
             for vm in answer['vms']:
                 states[vm['uuid']] = _state(vm, paused)
-        except output.UNREADABLE as error:
+        except errors.UNREADABLE as error:
             failures[host] = unreadable(host, error)
     return states, failures
 
 
 def unreadable(host: str, error: Exception) -> str:
     """Return what to say of an answer that cannot be read."""
-    return (
-        f'host {host}: its answer is not that of nova-vhpc-agent '
-        f'{version.version_string()} ({type(error).__name__}: {error}); is it '
-        'of another version?'
-    )
+    return f'host {host}: {errors.unreadable(error)}'
 
 
 def _state(vm: Mapping[str, Any], paused: bool) -> MemberState:

@@ -23,13 +23,10 @@ from nova_vhpc.flavor import cpu_policy, extra_specs, recipes, validation
 from nova_vhpc.flavor.request_groups import BRIDGE_TRAITS
 from nova_vhpc.osc.cluster_model import Cluster, Host, Member
 from nova_vhpc.scheduler.planner.model import Tier
+from nova_vhpc.top.model import RECEIVED_ENOUGH
 
 MOST_NAMES = 3
 """Most names in one sentence."""
-
-RECEIVED_ENOUGH = 0.95
-"""Part of stock Linux's CPU time below which a member is called slow: what
-the agent itself holds every VM at."""
 
 
 class Limit(NamedTuple):

@@ -20,9 +20,9 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import health
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import output
 from nova_vhpc.osc import agents, base
 from nova_vhpc.osc.cluster_model import Host
 from nova_vhpc.osc.cluster_reader import ClusterReader
@@ -164,14 +164,14 @@ def _agent_state(answer: Any) -> str | None:
         if not (answer.get('health') or {}).get('healthy', True):
             return 'not healthy'
         return 'dry run' if agent['dry_run'] else 'ok'
-    except output.UNREADABLE:
+    except errors.UNREADABLE:
         return 'of another version'
 
 
 def _server_count(answer: Any) -> int | None:
     try:
         return len(answer['vms'])
-    except output.UNREADABLE:
+    except errors.UNREADABLE:
         return None
 
 
@@ -196,7 +196,7 @@ def _remarks(host: Host, answer: Any) -> list[str]:
         try:
             found += health.sentences(answer.get('health') or {})
             found += map(str, answer['agent'].get('remarks') or ())
-        except output.UNREADABLE as error:
+        except errors.UNREADABLE as error:
             found.append(agents.unreadable(host.name, error))
     return found
 

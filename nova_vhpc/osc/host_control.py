@@ -19,7 +19,8 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
-from nova_vhpc.cmd import ctl, output
+from nova_vhpc.agent import errors
+from nova_vhpc.cmd import ctl
 from nova_vhpc.osc import agents, base
 
 
@@ -66,7 +67,7 @@ class _Control(base.Command, command.Lister):
                     servers, problems = self._outcome(
                         parsed_args, name, answers[name]
                     )
-                except output.UNREADABLE as error:
+                except errors.UNREADABLE as error:
                     problems = [agents.unreadable(name, error)]
             self._failed |= bool(problems)
             rows.append((name, not problems, servers, base.Lines(problems)))

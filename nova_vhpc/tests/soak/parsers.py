@@ -26,11 +26,12 @@ from typing import Any
 import yaml
 from rich import console
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import bus, membership
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.bench.common import traces
-from nova_vhpc.cmd import ctl, output, top
+from nova_vhpc.cmd import ctl
 from nova_vhpc.conf import opts
 from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
@@ -43,6 +44,7 @@ from nova_vhpc.tests.soak import (
     kernel_files,
     records,
 )
+from nova_vhpc.top import order, reader, report, sources
 from nova_vhpc.topology import bridge_rules
 
 MESSAGE = {
@@ -180,9 +182,13 @@ def groups_file(rng: random.Random) -> None:
 def status_in_top(rng: random.Random) -> None:
     """Show an agent's status document in nova-vhpc-top."""
     document = damage.document(rng, STATUS)
-    with contextlib.suppress(*output.UNREADABLE):
-        shown = top.render(document)
-        console.Console(file=io.StringIO(), width=160).print(shown)
+    with contextlib.suppress(*errors.UNREADABLE):
+        snapshot = reader.snapshot(sources.Answers({'h': document}))
+        out = console.Console(file=io.StringIO(), width=160)
+        for line in report.report(
+            snapshot, order.clusters(snapshot.servers), out.width
+        ):
+            out.print(line)
 
 
 def status_in_ctl(rng: random.Random) -> None:

@@ -25,6 +25,7 @@ import fixtures
 from oslo_upgradecheck import upgradecheck
 from oslotest import base
 
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import (
     agent,
@@ -152,7 +153,7 @@ class ExitCodeTest(base.BaseTestCase):
     def test_top(self) -> None:
         self.assert_code(1, top, '--once', '--socket', MISSING)
         self.assert_code(2, top, '--nothing')
-        self.replace(top, '_fetch', return_value={})
+        self.replace(status_socket, 'fetch', return_value={})
         self.assert_code(0, top, '--once', '--json')
 
     def test_vendordata(self) -> None:

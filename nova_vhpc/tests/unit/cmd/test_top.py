@@ -10,234 +10,226 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What nova-vhpc-top shows."""
+
+"""The program nova-vhpc-top: arguments, output, signals, errors."""
 
 import contextlib
 import io
+import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import IO
 from unittest import mock
 
-from oslotest import base
-from rich import console
-
-from nova_vhpc.agent.daemon import health_watch
 from nova_vhpc.cmd import top
-from nova_vhpc.tests.unit.agent.daemon import status_document
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.top import documents
+from nova_vhpc.top import columns
 
-AGENT = {
-    'host': 'compute-1',
-    'cpus': '0-3',
-    'tick_us': 1500.0,
-    'period_us': 100_000,
-    'overruns': 3,
-    'dry_run': False,
-    'paused': False,
-    'libvirt_up': True,
-    'refused': {},
-    'remarks': [],
-}
+PROGRAM = 'import sys; from nova_vhpc.cmd import top; sys.exit(top.main())'
+WITHOUT_TEXTUAL = (
+    'import sys; sys.modules["textual"] = None; '
+    'sys.argv[0] = "nova-vhpc-top"; '
+    'from nova_vhpc.cmd import launch; sys.exit(launch.top())'
+)
 
 
-class TopTest(base.BaseTestCase):
-    def show(
-        self,
-        peers: dict[str, object] | None = None,
-        problem: str = '',
-        publishing: dict[str, object] | None = None,
-        **agent: object,
-    ) -> str:
-        document = status_document.document()
-        document['publishing'] = publishing
-        document['peers'] = peers
-        document['vms'][0]['problem'] = problem
-        document['agent'] |= {**AGENT, **agent}
-        out = io.StringIO()
-        console.Console(file=out, width=180).print(top.render(document))
-        return out.getvalue()
+class TopCase(base.TestCase):
+    """Has a file of a status document, and a folder."""
 
-    def test_table_has_all_columns(self) -> None:
-        text = self.show()
-        for word in ('compute-1', 'vm', 'io', 'because', '1.5 of 100 ms'):
-            self.assertIn(word, text)
-        self.assertNotIn('DRY RUN', text)
-
-    def test_refused_servers_are_shown_with_the_reason(self) -> None:
-        self.assertNotIn('left alone', self.show())
-        shown = self.show(
-            refused={'uuid-1': 'no journal: [disk] full'},
-            remarks=['uuid-2: it has vanished'],
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.file = self.write(
+            documents.document(documents.vm('wn-1'), documents.vm('wn-2'))
         )
-        self.assertIn('uuid-1: left alone: no journal: [disk] full', shown)
-        self.assertIn('uuid-2: it has vanished', shown)
 
-    def test_bus_state_is_shown(self) -> None:
-        for peers, shown in (
-            (None, 'message bus off'),
-            ({'state': 'off', 'detail': ''}, 'message bus off'),
-            ({'state': 'starting', 'detail': ''}, 'message bus starting'),
-            (
-                {'state': 'up', 'detail': '', 'echo_us': 2512},
-                'message bus up, echo in 2.5 ms',
-            ),
-            (
-                {'state': 'down', 'detail': '[Errno 111]', 'echo_us': 2512},
-                'message bus down: [Errno 111]',
-            ),
+    def write(self, content: object) -> str:
+        path = self.folder / 'status.json'
+        path.write_text(json.dumps(content))
+        return str(path)
+
+
+class TopTest(TopCase):
+    def main(self, *words: str) -> tuple[int, str, str]:
+        """Return exit status, standard output and standard error."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
         ):
-            self.assertIn(f'no gang windows; {shown} ', self.show(peers))
+            try:
+                status = top.main([*words])
+            except SystemExit as error:
+                status = int(error.code or 0)
+        return status, out.getvalue(), err.getvalue()
 
-    def test_health_is_shown_with_what_is_off(self) -> None:
-        document = status_document.document()
-        document['agent'] |= AGENT
-        document['health'] = health_watch.HealthWatch().judge(document)
-        out = io.StringIO()
-        console.Console(file=out, width=250).print(top.render(document))
-        self.assertIn('NOT HEALTHY', out.getvalue())
-        self.assertIn('probes: degraded since', out.getvalue())
-        self.assertNotIn('NOT HEALTHY', self.show())
+    def once(self, *words: str) -> str:
+        status, out, err = self.main('--once', '--input', self.file, *words)
+        self.assertEqual((0, ''), (status, err))
+        return out
 
-    def test_uplink_state_and_problems_are_shown(self) -> None:
-        for publishing, state, below in (
-            (None, 'off', ()),
-            ({'state': 'published', 'detail': ''}, 'published', ()),
-            (
-                {
-                    'state': 'placement-away',
-                    'detail': 'HTTP 503 [proxy]',
-                    'problems': ['bridge br-a has two uplinks'],
-                },
-                'placement-away',
-                (
-                    'uplinks: placement-away: HTTP 503 [proxy] ',
-                    'uplinks: bridge br-a has two uplinks ',
-                ),
-            ),
-        ):
-            shown = self.show(publishing=publishing)
-            self.assertIn(f' uplinks {state}; no gang windows', shown)
-            for line in below:
-                self.assertIn(line, shown)
-            self.assertEqual(len(below), shown.count('uplinks: '))
+    def test_every_column_fits_into_a_pipe(self) -> None:
+        with mock.patch.dict(os.environ):
+            os.environ.pop('COLUMNS', None)
+            (head,) = (
+                line for line in self.once().splitlines() if 'recv %' in line
+            )
+        for column in columns.COLUMNS:
+            if column is not columns.HOST:
+                self.assertIn(column.title, head)
+
+    def test_width_is_that_of_the_variable_columns(self) -> None:
+        for width in (80, 120, 200):
+            with mock.patch.dict(os.environ, COLUMNS=str(width)):
+                table = [x for x in self.once().splitlines() if 'wn-' in x]
+            self.assertEqual(2, len(table))
+            self.assertLessEqual(max(map(len, table)), width)
+
+    def test_sort_and_filter_hold_for_once(self) -> None:
+        self.file = self.write(
+            documents.document(
+                documents.vm('wn-1', received=0.9),
+                documents.vm('wn-2', received=0.5),
+                documents.vm('wn-3', phase='compute'),
+            )
+        )
+        shown = self.once('--sort', 'received', '--filter', 'io')
+        self.assertLess(shown.index('wn-2'), shown.index('wn-1'))
+        self.assertNotIn('wn-3', shown)
+
+    def test_json_is_the_document_of_the_agent(self) -> None:
+        document = json.loads(pathlib.Path(self.file).read_text())
+        self.assertEqual(document, json.loads(self.once('--json')))
 
     def test_markup_in_a_reason_is_shown_unchanged(self) -> None:
         for problem in ('[vhpc_agent]workers', 'no [/dev/kvm]'):
-            self.assertIn(problem, self.show(problem=problem))
-
-    def test_column_names_are_complete_in_a_pipe(self) -> None:
-        document = status_document.document()
-        document['agent'] |= AGENT
-        out = io.StringIO()
-        with (
-            mock.patch.object(
-                top.status_socket, 'fetch', return_value=document
-            ),
-            contextlib.redirect_stdout(out),
-        ):
-            self.assertEqual(0, top.main(['--once']))
-        for name, _ in top.COLUMNS:
-            self.assertIn(name, out.getvalue())
+            self.file = self.write(
+                documents.document(documents.vm('wn-1', problem=problem))
+            )
+            self.assertIn(problem, self.once())
 
     def test_name_outside_the_encoding_is_escaped(self) -> None:
-        document = status_document.document()
-        document['agent'] |= AGENT
-        document['vms'][0]['name'] = 'grö'
+        self.file = self.write(documents.document(documents.vm('grö')))
         out = io.TextIOWrapper(io.BytesIO(), 'ascii')
-        with (
-            mock.patch.object(
-                top.status_socket, 'fetch', return_value=document
-            ),
-            contextlib.redirect_stdout(out),
-        ):
-            self.assertEqual(0, top.main(['--once']))
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, top.main(['--once', '--input', self.file]))
         out.flush()
         self.assertIn(rb'gr\xf6', out.buffer.getvalue())
 
-    def print_to(self, file: IO[str], *words: str) -> tuple[int, str]:
-        """Return exit code and stderr of ``--once`` with this output."""
-        document = status_document.document()
-        document['agent'] |= AGENT
-        program = (
-            'import sys; from nova_vhpc.cmd import top; '
-            f'top.status_socket.fetch = lambda path: {document!r}; '
-            f'sys.exit(top.main(["--once", *{words!r}]))'
-        )
-        done = subprocess.run(
-            [sys.executable, '-c', program],
-            stdout=file,
+    def test_answer_of_another_version_is_reported(self) -> None:
+        self.file = self.write({'agent': None})
+        status, _, err = self.main('--once', '--input', self.file)
+        self.assertEqual(1, status)
+        self.assertIn(self.file, err)
+        self.assertIn('another version', err)
+
+    def test_agent_that_does_not_run_is_reported(self) -> None:
+        status, _, err = self.main('--once', '--run-path', str(self.folder))
+        self.assertEqual(1, status)
+        self.assertIn(f'{self.folder}/agent.sock: ', err)
+        self.assertIn('is nova-vhpc-agent running', err)
+
+    def test_arguments_that_do_not_fit_are_refused(self) -> None:
+        for words, reason in (
+            (['--json'], '--json goes with --once'),
+            (['--once', '--interval', '0'], '--interval: '),
+            (['--screenshot', 'x.svg', '--size', '80'], "--size: '80'"),
+            (['--screenshot', 'x.svg', '--size', '10x10'], '--size'),
+            ([], 'no terminal to draw on; --once prints'),
+            (['--once', '--sort', 'size'], 'invalid choice'),
+        ):
+            with self.subTest(words):
+                status, _, err = self.main(*words)
+                self.assertEqual(2, status)
+                self.assertIn(reason, err)
+
+    def test_screenshot_is_written_to_the_file(self) -> None:
+        picture = self.folder / 'top.svg'
+        words = ['--input', self.file, '--screenshot', str(picture)]
+        self.assertEqual((0, '', ''), self.main(*words, '--size', '90x20'))
+        self.assertIn('wn-1', picture.read_text())
+        words[-1] = str(self.folder / 'none' / 'top.svg')
+        status, _, err = self.main(*words)
+        self.assertEqual(1, status)
+        self.assertIn('cannot write', err)
+        self.assertIn(words[-1], err)
+
+
+class ProcessTest(TopCase):
+    """What only a process of its own shows."""
+
+    def run_program(
+        self, program: str, *words: str, stdout: IO[str] | int
+    ) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, '-c', program, '--input', self.file, *words],
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
-        return done.returncode, done.stderr
 
     def test_full_output_is_reported_as_such(self) -> None:
         for words in ((), ('--json',)):
             with open('/dev/full', 'w') as full:
-                _, complaint = self.print_to(full, *words)
-            self.assertIn('No space left', complaint)
-            self.assertNotIn('running', complaint)
+                done = self.run_program(PROGRAM, '--once', *words, stdout=full)
+            self.assertIn('No space left', done.stderr)
+            self.assertNotIn('running', done.stderr)
 
     def test_closed_pipe_ends_the_program(self) -> None:
         for words in ((), ('--json',)):
             reading, writing = os.pipe()
             os.close(reading)
             with open(writing, 'w') as pipe:
-                self.assertEqual((1, ''), self.print_to(pipe, *words))
+                done = self.run_program(PROGRAM, '--once', *words, stdout=pipe)
+            self.assertEqual((1, ''), (done.returncode, done.stderr))
+
+    def test_without_textual_once_works_and_the_screen_says_so(self) -> None:
+        done = self.run_program(
+            WITHOUT_TEXTUAL, '--once', stdout=subprocess.PIPE
+        )
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+        self.assertIn('wn-1', done.stdout)
+        done = self.run_program(
+            WITHOUT_TEXTUAL, '--screenshot', 'x.svg', stdout=subprocess.PIPE
+        )
+        self.assertEqual((2, ''), (done.returncode, done.stdout))
+        (line,) = done.stderr.splitlines()
+        self.assertIn('cannot load the Python library textual', line)
+        self.assertIn('pip install textual', line)
 
     def test_signal_restores_the_terminal(self) -> None:
-        document = status_document.document()
-        document['agent'] |= AGENT
-        program = (
-            'import sys; from nova_vhpc.cmd import top; '
-            f'top.status_socket.fetch = lambda path: {document!r}; '
-            'sys.exit(top.main([]))'
-        )
         for number in (signal.SIGTERM, signal.SIGHUP):
-            reading, terminal = pty.openpty()
-            with subprocess.Popen(
-                [sys.executable, '-c', program],
-                stdin=terminal,
-                stdout=terminal,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, 'TERM': 'xterm'},
-            ) as running:
-                os.close(terminal)
-                shown = b''
-                while b'compute-1' not in shown:
-                    shown += os.read(reading, 65536)
-                running.send_signal(number)
-                # Linux says that a terminal has no writer left by an error.
-                with contextlib.suppress(OSError):
-                    while more := os.read(reading, 65536):
-                        shown += more
-            os.close(reading)
-            self.assertEqual(128 + number, running.returncode)
+            status, shown = self.in_terminal(number)
+            self.assertEqual(128 + number, status)
             self.assertIn(b'\x1b[?1049l', shown)
             self.assertNotIn(b'Traceback', shown)
 
-    def test_answer_of_another_version_is_reported(self) -> None:
-        endless = status_document.document()
-        endless |= {'publishing': None, 'agent': {**AGENT, 'period_us': 0}}
-        endless['vms'][0]['run_us'] = 5.0
-        for answer in ({}, [], {'agent': None, 'vms': []}, endless):
-            err = io.StringIO()
-            with (
-                mock.patch.object(
-                    top.status_socket, 'fetch', lambda _, a=answer: a
-                ),
-                contextlib.redirect_stderr(err),
-                contextlib.redirect_stdout(io.StringIO()),
-            ):
-                self.assertEqual(1, top.main(['--once']))
-            self.assertIn('another version', err.getvalue())
-
-    def test_agent_states_are_shown(self) -> None:
-        text = self.show(
-            dry_run=True, paused=True, libvirt_up=False, tick_us=None
-        )
-        for word in ('DRY RUN', 'PAUSED', 'NO LIBVIRT'):
-            self.assertIn(word, text)
+    def in_terminal(self, number: int) -> tuple[int, bytes]:
+        """Return exit status and output of a screen that a signal ends."""
+        reading, terminal = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, '-c', PROGRAM, '--input', self.file],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, 'TERM': 'xterm'},
+        ) as running:
+            os.close(terminal)
+            shown = b''
+            while b'wn-1' not in shown:
+                shown += os.read(reading, 65536)
+            running.send_signal(number)
+            # Linux says that a terminal has no writer left by an error.
+            with contextlib.suppress(OSError):
+                while more := os.read(reading, 65536):
+                    shown += more
+        os.close(reading)
+        return running.returncode, shown

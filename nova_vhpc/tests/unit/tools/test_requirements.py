@@ -36,6 +36,7 @@ NOT_REQUIRED = {
     'openstack-placement',
     'osc-lib',
     'shtab',
+    'textual',
 }
 # Programs, services of the functional stack, a database driver that a URL
 # names, and the build system of the example plugin.

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The SVG of a screen."""
+
+from nova_vhpc.tests import base
+from nova_vhpc.top import picture
+
+
+class MendTest(base.TestCase):
+    def test_blanks_at_the_start_become_a_place(self) -> None:
+        text = (
+            '<text x="12.2" y="5" textLength="36.6" c="#">&#160;&#160;a</text>'
+        )
+        self.assertEqual(
+            '<text x="36.6" y="5" textLength="12.2" c="#">a</text>\n',
+            picture.mend(text),
+        )
+
+    def test_nothing_is_fetched_from_other_sites(self) -> None:
+        svg = (
+            '<style>@font-face { font-family: "Fira Code"; src: url("u"); }\n'
+            '.m { font-family: Fira Code, monospace; }</style>'
+        )
+        self.assertEqual(
+            '<style>.m { font-family: monospace; }</style>\n',
+            picture.mend(svg),
+        )

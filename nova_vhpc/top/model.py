@@ -1,0 +1,178 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``nova-vhpc-top`` shows. Pure values.
+
+What is not known is None, never 0.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+
+RECEIVED_ENOUGH = 0.95
+"""Part of stock Linux's CPU time below which a server is called slow: what
+the agent itself holds every VM at."""
+
+RECEIVED_LITTLE = 0.8
+"""Part of stock Linux's CPU time below which a program is slow to the eye."""
+
+
+class State(enum.Enum):
+    """State of a server, best first; the value is the word that is shown.
+
+    WAITING: the agent has decided nothing yet. ALONE: the agent leaves the
+    server alone for now, for instance after an external change. SHORT: it
+    gets less CPU time than stock Linux would give. FAILING: it cannot be
+    written to.
+    """
+
+    OK = 'ok'
+    WAITING = 'wait'
+    ALONE = 'alone'
+    SHORT = 'short'
+    FAILING = 'FAIL'
+
+    @property
+    def rank(self) -> int:
+        """Place in the order, from 0 for the best."""
+        return _RANKS[self]
+
+
+_RANKS = {state: rank for rank, state in enumerate(State)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """One VM, as the agent of its host sees it.
+
+    :ivar host: name of the agent's host.
+    :ivar uuid: UUID of the server.
+    :ivar name: name of the server; that of the domain if unknown.
+    :ivar domain: libvirt's name of the domain.
+    :ivar cluster: ID of its virtual cluster; None without one.
+    :ivar phase: ``io`` or ``compute``; None before the first decision.
+    :ivar cpu: CPU time of all vCPUs, as a part of one CPU.
+    :ivar received: CPU time received, as a part of what stock Linux would
+        give.
+    :ivar latency_us: synchronisation latency in the last control period.
+    :ivar io_events: I/O events per 100 ms.
+    :ivar window_us: length of its gang window, in microseconds.
+    :ivar pins: CPU set of each vCPU.
+    :ivar note: why it is as it is, in one line.
+    """
+
+    host: str
+    uuid: str
+    name: str
+    domain: str
+    cluster: str | None
+    workload: str
+    phase: str | None
+    state: State
+    vcpus: int
+    cpu: float | None
+    received: float | None
+    latency_us: float | None
+    io_events: float | None
+    slice_us: float | None
+    period_us: float | None
+    quota_us: float | None
+    shares: int | None
+    window_us: float | None
+    pins: tuple[str, ...]
+    writes: int
+    moves: int
+    note: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """One host whose agent answered.
+
+    :ivar marks: what is out of the ordinary, in capitals.
+    :ivar tick_us: duration of the last tick; None before it.
+    :ivar missed: control periods that were missed.
+    :ivar uplinks: state of the uplinks' publication.
+    :ivar windows: the gang windows, in words.
+    :ivar bus: state of the message bus, in words.
+    :ivar problems: what is wrong, a sentence each.
+    """
+
+    name: str
+    cpus: str
+    marks: tuple[str, ...]
+    tick_us: float | None
+    period_us: float
+    missed: int
+    uplinks: str
+    windows: str
+    bus: str
+    problems: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All hosts at one time.
+
+    :ivar cluster: ID of the only cluster that was asked for; None for all.
+    :ivar missing: why hosts did not answer, by host.
+    :ivar remarks: what else is not shown, a sentence each.
+    """
+
+    hosts: Sequence[Host]
+    servers: Sequence[Server]
+    cluster: str | None = None
+    missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    remarks: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """Servers of one virtual cluster, as far as they are shown.
+
+    :ivar uuid: its ID; None for the servers without a cluster.
+    :ivar servers: its servers, in the order in which they are shown.
+    """
+
+    uuid: str | None
+    servers: tuple[Server, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts of its servers."""
+        return tuple(sorted({server.host for server in self.servers}))
+
+    @property
+    def state(self) -> State:
+        """State of the server that is worst off."""
+        states = (server.state for server in self.servers)
+        return max(states, key=lambda state: state.rank)
+
+    @property
+    def phase(self) -> str | None:
+        """Phase of all servers; ``mixed`` if they differ."""
+        phases = {server.phase for server in self.servers} - {None}
+        return 'mixed' if len(phases) > 1 else next(iter(phases), None)
+
+    @property
+    def received(self) -> float | None:
+        """CPU time of the server that received least.
+
+        The whole program waits for that server.
+        """
+        return min(self.known('received'), default=None)
+
+    def known(self, key: str) -> list[float]:
+        """Return the values of an attribute that are known."""
+        values = (getattr(server, key) for server in self.servers)
+        return [value for value in values if value is not None]

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Mends the SVG that Textual makes of a screen. Pure."""
+
+import re
+
+CELL_WIDTH = 12.2
+"""Width of a character in the SVG of the library rich."""
+
+_FONT_FACE = re.compile(r'@font-face \{.*?\}\s*', re.DOTALL)
+_TEXT = re.compile(
+    r'x="(?P<x>[\d.]+)" (?P<y>y="[\d.]+") textLength="(?P<length>[\d.]+)"'
+    r'(?P<rest>[^>]*>)(?P<blanks>(?:&#160;)+)'
+)
+
+
+def mend(svg: str) -> str:
+    """Return the SVG so that every viewer shows it alike.
+
+    Fonts from other sites are left out: documentation must not fetch them.
+    Some viewers drop blanks at the start of a text, so the text starts after
+    them instead.
+    """
+    svg = _FONT_FACE.sub('', svg).replace('Fira Code, monospace', 'monospace')
+    lines = (_TEXT.sub(_start_later, line) for line in svg.splitlines())
+    return '\n'.join(line.rstrip() for line in lines) + '\n'
+
+
+def _start_later(match: re.Match[str]) -> str:
+    width = match['blanks'].count(';') * CELL_WIDTH
+    x = float(match['x']) + width
+    length = float(match['length']) - width
+    return (
+        f'x="{x:g}" {match["y"]} textLength="{max(length, 0):g}"'
+        f'{match["rest"]}'
+    )

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Asks agents in a thread, so that the screen never waits for them."""
+
+import threading
+
+from textual import app, message
+
+from nova_vhpc.top.sources import Answers, Source, SourceError
+
+
+class Fetched(message.Message):
+    """Agents have answered.
+
+    :param answers: what they said.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__()
+        self.answers = answers
+
+
+class Failed(message.Message):
+    """No agent has answered.
+
+    :param reason: why.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+class Poller:
+    """Sends :class:`Fetched` or :class:`Failed` to a screen, again and again.
+
+    :param target: gets the messages.
+    :param source: is asked.
+    :param interval_s: time between an answer and the next question, in
+        seconds.
+    """
+
+    def __init__(
+        self, target: app.App[None], source: Source, interval_s: float
+    ) -> None:
+        self._target = target
+        self._source = source
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Ask from now on."""
+        # A daemon: leaving must not wait for an agent that is silent.
+        threading.Thread(target=self._run, name='poller', daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval_s):
+            try:
+                found: message.Message = Fetched(self._source.fetch())
+            except SourceError as error:
+                found = Failed(str(error))
+            if not self._stopped.is_set():
+                self._target.post_message(found)
