@@ -12,14 +12,18 @@
 
 """Every command in README and docs is run or marked as needing a cloud."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import textwrap
 
+from nova_vhpc.cmd import completion
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -41,6 +45,8 @@ PROGRAM = re.compile(
     re.MULTILINE,
 )
 TIMEOUT_S = 240
+OSLO_CONFIG = ('agent', 'status', 'vendordata')
+"""Programs whose command line oslo.config reads."""
 
 
 def pages():
@@ -48,14 +54,17 @@ def pages():
     return [TOP / 'README.rst', *sorted((TOP / 'doc/source').rglob('*.rst'))]
 
 
-def commands(text):
-    """Commands of the ``console`` blocks that need no cloud.
+def commands(text, cloud=False):
+    """Commands of the ``console`` blocks that need no cloud, or of others.
 
     Lines that end in a backslash go on; other lines are output.
+
+    :param cloud: yield the commands that cannot run here.
     """
     for match in BLOCK.finditer(text):
         body = textwrap.dedent(match['body'])
-        if re.search('^:class: cloud$', body, re.MULTILINE):
+        marked = re.search('^:class: cloud$', body, re.MULTILINE)
+        if bool(marked) != cloud:
             continue
         command = None
         for line in body.splitlines():
@@ -67,6 +76,26 @@ def commands(text):
                 continue
             if not command.endswith('\\'):
                 yield command
+
+
+def complaint(program, words):
+    """Return what a program says against its arguments; mostly nothing."""
+    parser = completion.make_parser(program)
+    if program in OSLO_CONFIG:
+        # Its parser only fills the values of its own ConfigOpts.
+        options = {w.partition('=')[0] for w in words if w.startswith('-')}
+        unknown = options - set(re.findall(r'--[\w-]+', parser.format_help()))
+        return ' '.join(unknown)
+    error = io.StringIO()
+    with (
+        contextlib.redirect_stderr(error),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        try:
+            parser.parse_args(words)
+        except SystemExit as stop:
+            return error.getvalue() if stop.code else ''
+    return ''
 
 
 class CommandsTest(base.TestCase):
@@ -91,6 +120,30 @@ class CommandsTest(base.TestCase):
                $ four
             """)
         self.assertEqual(['one --more', 'two'], list(commands(text)))
+
+    def test_commands_for_a_cloud_have_options_that_there_are(self):
+        """What cannot run here is at least read by its program."""
+        checked = set()
+        for file in pages():
+            for command in commands(file.read_text(), cloud=True):
+                words = shlex.split(command, comments=True)
+                while words and (words[0] == 'sudo' or '=' in words[0]):
+                    del words[0]
+                program = pathlib.Path(words[0]).name
+                if words[0].startswith('tools/'):
+                    self.assertTrue((TOP / words[0]).exists(), command)
+                if not program.startswith('nova-vhpc-'):
+                    continue
+                name = program.removeprefix('nova-vhpc-')
+                checked.add(name)
+                self.assertEqual('', complaint(name, words[1:]), command)
+        self.assertLessEqual(
+            {'agent', 'bench', 'ctl', 'explain', 'flavor'}, checked
+        )
+
+    def test_front_page_is_short(self):
+        lines = (TOP / 'README.rst').read_text().splitlines()
+        self.assertLessEqual(len(lines), 200)
 
     def test_commands_stand_nowhere_else(self):
         """In a block of another kind nothing would run them."""

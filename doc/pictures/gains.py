@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What it gains: real guests in the lab, and clouds in the simulator."""
+
+import svg
+import tables
+from svg import BLUE, GREY, INK, ORANGE
+
+LEFT, WIDTH = 330, 400
+MIXES = (
+    ('alone', '1 parallel VM, alone'),
+    ('clusters', '3 parallel VMs'),
+    ('network', '2 clusters that exchange messages'),
+    ('web', '2 parallel VMs, a web server'),
+    ('others-share', '2 parallel VMs, a busy VM'),
+    ('hogs', '2 parallel VMs, 2 busy VMs'),
+    ('others-share-loaded', '... a busy VM, the host busy, too'),
+    ('hogs-loaded', '... 2 busy VMs, the host busy, too'),
+)
+
+
+def draw():
+    """Return the picture."""
+    height = 145 + 40 * len(MIXES) + 134
+    canvas = svg.Canvas(
+        height,
+        'Speed of parallel programs, as a part of what they do alone, under '
+        'stock Linux and with nova-vhpc, for several mixes of VMs in the lab '
+        'and for a simulated cloud.',
+    )
+    canvas.text(
+        20, 28, 'Speed of parallel programs that share a host', 16, bold=True
+    )
+    canvas.text(
+        20,
+        48,
+        'Sum over the clusters, each as a part of its speed alone on the '
+        'host: 1 means nothing is lost by sharing.',
+        12,
+    )
+    canvas.bar(20, 60, 14, 14, GREY)
+    canvas.text(40, 72, 'stock Linux', 12)
+    canvas.bar(150, 60, 14, 14, BLUE)
+    canvas.text(170, 72, 'nova-vhpc', 12)
+    canvas.bar(270, 60, 14, 14, ORANGE)
+    canvas.text(290, 72, 'the best that is possible (computed)', 12)
+    canvas.text(560, 72, 'thin line: range of the runs', 12)
+    top = 92
+    canvas.text(20, top + 12, 'Lab: real guests on 2 CPUs', 13, bold=True)
+    found, _ = tables.rows(tables.page('admin/lab'), 'Mix')
+    y = top + 24
+    _axis(canvas, y, y + 40 * len(MIXES))
+    for mix, words in MIXES:
+        _, stock, ours, *_ = found[mix]
+        canvas.text(LEFT - 10, y + 24, words, 12, anchor='end')
+        _bar(canvas, y + 6, tables.interval(stock), GREY)
+        _bar(canvas, y + 21, tables.interval(ours), BLUE)
+        y += 40
+    y += 42
+    canvas.text(
+        20,
+        y,
+        'Simulator: 32 hosts, 10 clusters of 2 to 32 VMs and 30 single '
+        'VMs, 4 vCPUs per CPU',
+        13,
+        bold=True,
+    )
+    y += 8
+    (linux, _), header = _cloud()
+    _axis(canvas, y, y + 52)
+    canvas.text(
+        LEFT - 10, y + 30, 'clusters, geometric mean', 12, anchor='end'
+    )
+    for number, (name, colour) in enumerate(
+        (('stock', GREY), ('ours', BLUE), ('bound', ORANGE))
+    ):
+        value = tables.interval(linux[header.index(name)])
+        _bar(canvas, y + 5 + 15 * number, value, colour, digits=3)
+    canvas.text(
+        20,
+        height - 12,
+        'Idle machine, emulated guests. Host busy: a process outside of '
+        'all VMs. Your programs will differ.',
+        11,
+    )
+    return canvas.document()
+
+
+def _cloud():
+    """Return the rows Linux and Xen of the simulated cloud's table."""
+    found, header = tables.rows(tables.page('contributor/cloud'), 'Kernel')
+    return (found['Linux'], found['Xen']), header
+
+
+def _axis(canvas, top, bottom):
+    for tenth in (0, 25, 50, 75, 100):
+        x = LEFT + WIDTH * tenth / 100
+        canvas.line([(x, top), (x, bottom)], '#d5d8dd', 1)
+        canvas.text(x, bottom + 13, f'{tenth / 100:g}', 11, anchor='middle')
+
+
+def _bar(canvas, y, value, colour, digits=2):
+    canvas.bar(LEFT, y, max(1.5, WIDTH * value.median), 13, colour)
+    if value.low != value.high:
+        middle = y + 6.5
+        ends = LEFT + WIDTH * value.low, LEFT + WIDTH * value.high
+        canvas.line([(end, middle) for end in ends], INK, 1)
+        for end in ends:
+            canvas.line([(end, middle - 3), (end, middle + 3)], INK, 1)
+    x = LEFT + WIDTH * max(value.median, value.high) + 6
+    canvas.text(x, y + 11, f'{value.median:.{digits}f}', 11)

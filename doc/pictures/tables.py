@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of figures, read from the pages that publish them."""
+
+import dataclasses
+import pathlib
+import re
+
+SOURCE = pathlib.Path(__file__).parents[1] / 'source'
+_NUMBER = re.compile(r'-?\d+\.?\d*')
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """A median with the range of the runs."""
+
+    median: float
+    low: float
+    high: float
+
+
+def page(name):
+    """Return the text of a page, such as ``admin/lab``."""
+    return (SOURCE / f'{name}.rst').read_text()
+
+
+def rows(text, *header):
+    """Return the rows of the list-table with these first columns, by name.
+
+    :param text: page with the table.
+    :param header: first words of its header.
+    :raises LookupError: the page has no such table.
+    """
+    for block in text.split('.. list-table::')[1:]:
+        table = []
+        for line in block.splitlines():
+            if re.match(r'\s+\* -', line):
+                table.append([line.partition('* -')[2].strip()])
+            elif re.match(r'\s+- ', line) and table:
+                table[-1].append(line.strip()[1:].strip())
+            elif re.match(r'\s+-$', line) and table:
+                table[-1].append('')
+            elif line.strip() and not line.startswith(' '):
+                break
+        if table and tuple(table[0][: len(header)]) == header:
+            return {row[0].strip('`'): row for row in table[1:]}, table[0]
+    raise LookupError(f'no table {header}')
+
+
+def interval(words):
+    """Return the numbers of ``median (low to high)``."""
+    numbers = [float(number) for number in _NUMBER.findall(words)]
+    median, low, high = (numbers * 3)[:3] if len(numbers) == 1 else numbers[:3]
+    return Range(median, low, high)
