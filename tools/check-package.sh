@@ -45,4 +45,24 @@ PY
     ls "$work"/venv/etc/nova-vhpc/nova-vhpc-agent.service >/dev/null ||
         die "the wheel does not install its data files"
 )
+# A controller has the base only: no headers of libvirt, and no compiler.
+python -m venv "$work/base"
+CC=false PKG_CONFIG_LIBDIR=$work "$work/base/bin/pip" install -q \
+    -c "$CONSTRAINTS" "$work"/dist/*.whl || die "the base wheel does not install"
+(
+    cd "$work"
+    for program in agent bench ctl explain flavor hook top vendordata; do
+        "$work/base/bin/nova-vhpc-$program" --help >"$work/help" 2>&1 || true
+        if [ "$(wc -l <"$work/help")" != 1 ] || ! grep -q "pip install 'nova-vhpc\[" "$work/help"; then
+            cat "$work/help" >&2
+            die "nova-vhpc-$program of the base wheel does not name its extra"
+        fi
+    done
+    # It fails where there is no cloud, and must not end with a traceback.
+    "$work/base/bin/nova-vhpc-status" upgrade check >"$work/help" 2>&1 || true
+    if ! grep -q 'Check: Known traps' "$work/help" || grep -q Traceback "$work/help"; then
+        cat "$work/help" >&2
+        die "nova-vhpc-status upgrade check of the base wheel failed"
+    fi
+)
 echo "package: $(basename "$work"/dist/*.whl) and sdist are complete"

@@ -93,13 +93,24 @@ make_venv() {
     python3 -m venv "$VENV" "${clear[@]}" || die "python3 -m venv $VENV failed"
 }
 
+# extras: print the extras of pyproject.toml, separated by commas.
+extras() {
+    python3 - "$TOP_DIR/pyproject.toml" <<'PY'
+import sys
+import tomllib
+
+with open(sys.argv[1], 'rb') as file:
+    print(','.join(tomllib.load(file)['project']['optional-dependencies']))
+PY
+}
+
 # ensure_venv [REQUIREMENTS-FILES...]: create the virtual environment that runs
-# and tests nova-vhpc, with the packages of further files; create it again if
-# one of its inputs has changed.
+# and tests nova-vhpc, with all of its extras and the packages of further files;
+# create it again if one of its inputs has changed.
 ensure_venv() {
     local file stamp want requirements=()
     ensure_python
-    for file in requirements.txt test-requirements.txt "$@"; do
+    for file in test-requirements.txt "$@"; do
         requirements+=(-r "$TOP_DIR/$file")
     done
     stamp=$VENV/.vhpc-stamp
@@ -114,15 +125,14 @@ ensure_venv() {
         die "pip install failed; is a package index reachable?"
     ensure_os_packages
     say "installing the Python packages into $VENV"
-    "$VENV/bin/pip" install -q -c "$CONSTRAINTS" "${requirements[@]}" ||
-        die "pip install failed (above)"
     # Without git, as in a tarball, pbr needs to be given a version.
     if ! git -C "$TOP_DIR" rev-parse -q --verify HEAD >/dev/null 2>&1 &&
         [ ! -e "$TOP_DIR/PKG-INFO" ]; then
         export PBR_VERSION=${PBR_VERSION:-0.0.0}
     fi
-    (cd "$TOP_DIR" && "$VENV/bin/pip" install -q --no-deps -e .) ||
-        die "pip install -e . failed (above)"
+    (cd "$TOP_DIR" && "$VENV/bin/pip" install -q -c "$CONSTRAINTS" \
+        "${requirements[@]}" -e ".[$(extras)]") ||
+        die "pip install failed (above)"
     printf '%s' "$want" >"$stamp"
 }
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Console scripts: load a program, or say which package it lacks.
+"""Console scripts: load a program, or say which extra it lacks.
 
 A program is imported only here, not by the script, so that a missing library
 is told of in one line, whichever module imports it.
@@ -29,6 +29,21 @@ _DISTRIBUTIONS = {
     'yaml': 'PyYAML',
 }
 """Distributions on PyPI whose names differ from those of their modules."""
+
+_EXTRAS = {
+    'agent': 'agent',
+    'bench': 'bench',
+    'ctl': 'cli',
+    'explain': 'cli',
+    'flavor': 'cli',
+    'hook': 'agent',
+    'top': 'top',
+    'vendordata': 'vendordata',
+}
+"""Extras of the package with the libraries of each program.
+
+``nova-vhpc-status`` needs none.
+"""
 
 _STATUSES = {
     # libvirt would not start the domain otherwise.
@@ -53,22 +68,33 @@ def run(program: str) -> int:
     except ImportError as error:
         if error.name is None or error.name.partition('.')[0] == 'nova_vhpc':
             raise
-        print(f'nova-vhpc-{program}: {_reason(error)}', file=sys.stderr)
+        print(
+            f'nova-vhpc-{program}: {_reason(error, _EXTRAS.get(program))}',
+            file=sys.stderr,
+        )
         return _STATUSES.get(program, 2)
     return status
 
 
-def _reason(error: ImportError) -> str:
+def _reason(error: ImportError, extra: str | None) -> str:
     """Return what is missing and what to do, in one line."""
     module = str(error.name).partition('.')[0]
     distribution = _DISTRIBUTIONS.get(module)
     if distribution is None:
         distribution = module.replace('oslo_', 'oslo.')
     text = ' '.join(str(error).split())
+    pip = f'{sys.executable} -m pip install'
+    if extra is None:
+        advice = f'Install or upgrade {distribution}: "{pip} {distribution}"'
+    else:
+        advice = (
+            f'It belongs to the extra "{extra}", which may not be installed: '
+            f'"{pip} \'nova-vhpc[{extra}]\'"; or install or upgrade it alone: '
+            f'"{pip} {distribution}"'
+        )
     return (
-        f'cannot load the Python library {module} ({text}). Install or '
-        f'upgrade {distribution} for {sys.executable}: "{sys.executable} -m '
-        f'pip install {distribution}", or your distribution\'s package '
+        f'cannot load the Python library {module} ({text}). {advice}, or your '
+        "distribution's package "
         f'(python3-{distribution.removesuffix("-python").lower()} or alike)'
     )
 

@@ -172,6 +172,18 @@ def libvirt(version: int | None, reason: str = '') -> Result:
     return success(f'libvirt {text}')
 
 
+def agent_not_installed(reason: str) -> Result:
+    """Return the result for a compute host that cannot run the agent.
+
+    :param reason: error text of the import that failed.
+    """
+    return failure(
+        f'this host has a hypervisor, but the agent cannot be loaded: '
+        f'{reason}. Install the extra "agent": '
+        "pip install 'nova-vhpc[agent]'."
+    )
+
+
 def libvirt_hook(program: str | None, runs: bool) -> Result:
     """Check that libvirt can run our hook, if it is installed.
 

@@ -38,15 +38,13 @@ from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.topology import model
 from nova_vhpc.upgradecheck import (
     checks,
+    libvirt_facts,
     neutron_facts,
     placement_facts,
     scheduler_checks,
 )
 
 _HOOK = Path('/etc/libvirt/hooks/qemu.d/nova-vhpc')
-
-_SIGNS = ('/dev/kvm', '/etc/libvirt')
-"""Paths that only a compute host has; one that emulates has no /dev/kvm."""
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -148,31 +146,9 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _check_libvirt(self) -> checks.Result:
-        try:
-            import libvirt
-
-            from nova_vhpc.agent.libvirt import connection
-        except ImportError as error:
-            return checks.libvirt(None, str(error))
-        # Errors come as exceptions; libvirt would also print them to stderr,
-        # in front of the table.
-        libvirt.registerErrorHandler(lambda context, error: None, None)
-        try:
-            conn = connection.open_within(
-                self._conf.vhpc_agent.libvirt_uri,
-                connection.SILENCE_S,
-                libvirt.openReadOnly,
-            )
-        except libvirt.libvirtError as error:
-            if _version('nova') is not None and not any(
-                Path(path).exists() for path in _SIGNS
-            ):
-                return checks.success('no hypervisor here: scheduler only.')
-            return checks.libvirt(None, str(error))
-        try:
-            return checks.libvirt(conn.getLibVersion())
-        finally:
-            conn.close()
+        return libvirt_facts.check(
+            self._conf.vhpc_agent.libvirt_uri, _version('nova') is not None
+        )
 
     def _check_hook(self) -> checks.Result:
         return checks.libvirt_hook(*hook(_HOOK))
@@ -186,7 +162,8 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             from nova_vhpc.agent.actuators import libvirt_cputune
         except ImportError as error:
-            return checks.warning(
+            # The check of libvirt tells whether the agent should be there.
+            return checks.success(
                 f'not checked, because the agent cannot be loaded ({error}).'
             )
         limits = libvirt_cputune.LibvirtCputuneActuator(self._conf).limits()

@@ -137,7 +137,7 @@ def check_matplotlib(path: pathlib.Path | None) -> None:
         raise OutputError(
             path,
             'Matplotlib is not installed; install it with: '
-            "pip install 'nova-vhpc[plot]'",
+            "pip install 'nova-vhpc[bench]'",
         ) from None
 
 

@@ -53,6 +53,6 @@ def say_missing(subcommand: str, error: ImportError) -> None:
     """Say which library the simulator lacks, and how to install it."""
     print(
         f'nova-vhpc-bench {subcommand}: {error}; install what the simulator '
-        "needs with: pip install 'nova-vhpc[sim]'",
+        "needs with: pip install 'nova-vhpc[bench]'",
         file=sys.stderr,
     )

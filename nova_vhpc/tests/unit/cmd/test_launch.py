@@ -10,31 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Console scripts without a library say which package is missing."""
+"""Console scripts without a library say which extra or package is missing."""
 
 import pathlib
-import subprocess
-import sys
 import tomllib
 
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.cmd import launcher
 
 # Runs the console script argv[1] as if the module argv[2] was not installed.
-CODE = """
-import importlib, sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition('.')[0] == blocked:
-            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
-
-value, blocked = sys.argv[1:3]
-sys.argv[:3] = ['script']
-sys.meta_path.insert(0, Blocker())
-module, _, function = value.partition(':')
-sys.exit(getattr(importlib.import_module(module), function)())
-"""
-
 ARGUMENTS = {
     'bench': ('agent', '--help'),
     'ctl': ('status',),
@@ -97,6 +81,8 @@ class LaunchTest(base.TestCase):
                     line.startswith(f'nova-vhpc-{program}: cannot load '), line
                 )
                 self.assertIn(f'pip install {DISTRIBUTIONS[library]}"', line)
+                if program != 'status':
+                    self.assertIn("pip install 'nova-vhpc[", line)
                 self.assertEqual(
                     {'hook': 0, 'explain': 1, 'flavor': 1}.get(program, 2),
                     ended.returncode,
@@ -109,17 +95,6 @@ class LaunchTest(base.TestCase):
         self.assertIn("No module named 'libvirt'", ended.stdout)
 
     def run_without(self, library, program):
-        return subprocess.run(
-            [
-                sys.executable,
-                '-c',
-                CODE,
-                script(program),
-                library,
-                *ARGUMENTS.get(program, ()),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
+        return launcher.run_without(
+            [library], script(program), *ARGUMENTS.get(program, ())
         )

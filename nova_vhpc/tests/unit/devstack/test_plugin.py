@@ -143,7 +143,8 @@ class PluginTest(base.TestCase):
 
     def test_install_is_beside_nova(self):
         self.assertIn(
-            f'setup_develop {TOP}', self.run_phase('stack', 'install')
+            f'setup_develop {TOP} agent,cli,osc,scheduler,top,vendordata',
+            self.run_phase('stack', 'install'),
         )
 
     def test_post_config_adds_filter_and_weigher_and_drops_nothing(self):

@@ -10,14 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The requirements files list exactly the distributions imported."""
+"""Requirements and extras list exactly the distributions imported."""
 
 import ast
+import configparser
 import functools
 import importlib.metadata
+import itertools
 import pathlib
 import re
 import sys
+import tomllib
 
 from nova_vhpc.tests import base
 
@@ -25,19 +28,9 @@ TOP = pathlib.Path(__file__).parents[4]
 PACKAGE = TOP / 'nova_vhpc'
 TESTS = PACKAGE / 'tests'
 
-# The scheduler's code runs in an installed nova, the plugin in an installed
-# openstack client. Some benchmarks report what they need if it is not
-# installed.
-NOT_REQUIRED = {
-    'matplotlib',
-    'nova',
-    'numba',
-    'numpy',
-    'openstack-placement',
-    'osc-lib',
-    'shtab',
-    'textual',
-}
+# The scheduler's code runs in an installed nova. A benchmark reports that it
+# needs nova and Placement if they are not installed.
+NOT_REQUIRED = {'nova', 'openstack-placement'}
 # Programs, services of the functional stack, a database driver that a URL
 # names, and the build system of the example plugin.
 NOT_IMPORTED = {
@@ -56,14 +49,30 @@ def plain(name):
     return re.sub('[-_.]+', '-', name).lower()
 
 
-def required(name):
-    """Return the distributions in a requirements file."""
-    lines = (TOP / name).read_text().splitlines()
+def names(lines):
+    """Return the distributions in lines of requirements."""
     return {
         plain(re.match(r'[\w.-]+', line)[0])
         for line in lines
         if line and not line.startswith('#')
     }
+
+
+def required(name):
+    """Return the distributions in a requirements file."""
+    return names((TOP / name).read_text().splitlines())
+
+
+def extras():
+    """Return the lines of each extra."""
+    project = tomllib.loads((TOP / 'pyproject.toml').read_text())['project']
+    return project['optional-dependencies']
+
+
+def product():
+    """Return the distributions of the base and of all extras."""
+    of_extras = set().union(*map(names, extras().values())) - {'nova-vhpc'}
+    return required('requirements.txt') | of_extras
 
 
 @functools.cache
@@ -85,16 +94,28 @@ def imported(paths):
 
 
 class RequirementsTest(base.TestCase):
-    def test_requirements_match_the_imports_of_the_product(self):
+    def test_base_and_extras_match_the_imports_of_the_product(self):
         modules = set(PACKAGE.rglob('*.py')) - set(TESTS.rglob('*.py'))
-        self.assertEqual(
-            imported(modules) - NOT_REQUIRED, required('requirements.txt')
-        )
+        self.assertEqual(imported(modules) - NOT_REQUIRED, product())
 
     def test_test_requirements_match_the_imports_of_the_tests(self):
-        tests = imported(TESTS.rglob('*.py')) - required('requirements.txt')
-        # Tests cover the optional imports of the product, too.
+        tests = imported(TESTS.rglob('*.py')) - product()
+        # Tests cover what the product imports of nova, too.
         self.assertEqual(
             (tests | NOT_REQUIRED) - NOT_IMPORTED,
             required('test-requirements.txt') - NOT_IMPORTED,
         )
+
+    def test_library_has_one_minimum_in_all_extras(self):
+        minimums = {}
+        for line in itertools.chain(*extras().values()):
+            minimums.setdefault(*names([line]), set()).add(line)
+        del minimums['nova-vhpc']
+        self.assertEqual(
+            [], [lines for lines in minimums.values() if len(lines) > 1]
+        )
+
+    def test_tox_installs_every_extra(self):
+        tox = configparser.ConfigParser(interpolation=None)
+        tox.read(TOP / 'tox.ini')
+        self.assertEqual(sorted(extras()), tox['testenv']['extras'].split())

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+from unittest import mock
 
 import fixtures
 import libvirt
@@ -28,7 +29,12 @@ from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.daemon import status_document
-from nova_vhpc.upgradecheck import checks, facts, scheduler_checks
+from nova_vhpc.upgradecheck import (
+    checks,
+    facts,
+    libvirt_facts,
+    scheduler_checks,
+)
 
 
 class HookTest(base.TestCase):
@@ -79,7 +85,9 @@ class LibvirtTest(base.TestCase):
                 side_effect=connect or libvirt.libvirtError('away'),
             )
         )
-        self.useFixture(fixtures.MockPatchObject(facts, '_SIGNS', signs))
+        self.useFixture(
+            fixtures.MockPatchObject(libvirt_facts, '_SIGNS', signs)
+        )
         conf = status.make_conf()
         conf([], default_config_files=[])
         return facts.Checks(conf)._check_libvirt()
@@ -106,9 +114,25 @@ class LibvirtTest(base.TestCase):
         self.assertEqual(upgradecheck.Code.FAILURE, result.code)
         self.assertIn('does not answer', result.details)
 
+    def without_bindings(self, *signs):
+        # None in sys.modules makes the import fail.
+        with mock.patch.dict('sys.modules', {'libvirt': None}):
+            return self.check(*signs)
+
+    def test_compute_host_without_bindings_fails_and_names_the_extra(self):
+        existing = self.useFixture(fixtures.TempDir()).path
+        result = self.without_bindings(existing)
+        self.assertEqual(upgradecheck.Code.FAILURE, result.code)
+        self.assertIn("pip install 'nova-vhpc[agent]'", result.details)
+
+    def test_other_host_without_bindings_succeeds(self):
+        self.assertEqual(
+            upgradecheck.Code.SUCCESS, self.without_bindings('/nowhere').code
+        )
+
     def test_libvirts_configuration_is_a_sign_of_a_compute_host(self):
         # Both Debian and RPM packages of libvirt have it, KVM need not exist.
-        self.assertIn('/etc/libvirt', facts._SIGNS)
+        self.assertIn('/etc/libvirt', libvirt_facts._SIGNS)
 
 
 class SchedulerTest(base.TestCase):

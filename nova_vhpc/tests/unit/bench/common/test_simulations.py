@@ -49,6 +49,6 @@ class TestSayMissing(base.TestCase):
             simulations.say_missing('xen', ImportError("No module 'numba'"))
         self.assertEqual(
             "nova-vhpc-bench xen: No module 'numba'; install what the "
-            "simulator needs with: pip install 'nova-vhpc[sim]'\n",
+            "simulator needs with: pip install 'nova-vhpc[bench]'\n",
             text.getvalue(),
         )

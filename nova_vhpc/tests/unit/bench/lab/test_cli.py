@@ -294,7 +294,7 @@ class CommandLineTest(base.TestCase):
             importlib, 'import_module', side_effect=ImportError
         ):
             self.assert_refused_at_once(
-                ('--plot', 'plots'), "pip install 'nova-vhpc[plot]'"
+                ('--plot', 'plots'), "pip install 'nova-vhpc[bench]'"
             )
 
     def test_merge_into_a_file_without_figures_is_refused_at_once(self):

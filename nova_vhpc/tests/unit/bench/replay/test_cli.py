@@ -171,7 +171,7 @@ class ReplayTest(base.TestCase):
             self.trace(), '--plot', self.dir / 'out.png'
         )
         self.assertEqual(1, status)
-        self.assertIn("pip install 'nova-vhpc[plot]'", err)
+        self.assertIn("pip install 'nova-vhpc[bench]'", err)
 
     def test_cells_without_a_number_of_events_count_as_not_measured(self):
         path = self.trace('a,b\n5,x\n,7\nnan,inf\n-3,1e3\n1\n')

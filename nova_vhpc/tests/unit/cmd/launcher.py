@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run console scripts as if libraries were not installed."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+
+CODE = """
+import importlib, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in blocked:
+            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
+
+value, blocked = sys.argv[1], sys.argv[2].split(',')
+sys.argv[:3] = ['script']
+sys.meta_path.insert(0, Blocker())
+module, _, function = value.partition(':')
+loaded = importlib.import_module(module)
+sys.exit(getattr(loaded, function)() if function else 0)
+"""
+
+
+def run_without(
+    libraries: Iterable[str], entry_point: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run an entry point in a Python that cannot import some libraries.
+
+    :param libraries: top-level modules that cannot be imported.
+    :param entry_point: ``module:function``, or a module to import only.
+    :param arguments: command line of the script.
+    """
+    return subprocess.run(
+        [
+            sys.executable,
+            '-c',
+            CODE,
+            entry_point,
+            ','.join(libraries),
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
