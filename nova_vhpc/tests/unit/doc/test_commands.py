@@ -14,6 +14,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import pathlib
 import re
@@ -44,6 +45,8 @@ PROGRAM = re.compile(
     r'|python3?|rabbitmqctl|sed|systemctl|tools/\S+|tox|virsh)(?: |$)',
     re.MULTILINE,
 )
+SHELL = re.compile(r'[0-9]?[<>|&;].*')
+"""What ends a program's own arguments."""
 TIMEOUT_S = 240
 OSLO_CONFIG = ('agent', 'status', 'vendordata')
 """Programs whose command line oslo.config reads."""
@@ -126,8 +129,13 @@ class CommandsTest(base.TestCase):
         checked = set()
         for file in pages():
             for command in commands(file.read_text(), cloud=True):
-                words = shlex.split(command, comments=True)
-                while words and (words[0] == 'sudo' or '=' in words[0]):
+                words = list(
+                    itertools.takewhile(
+                        lambda word: not SHELL.fullmatch(word),
+                        shlex.split(command, comments=True),
+                    )
+                )
+                while words[0] == 'sudo' or '=' in words[0]:
                     del words[0]
                 program = pathlib.Path(words[0]).name
                 if words[0].startswith('tools/'):
