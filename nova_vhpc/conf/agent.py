@@ -224,9 +224,11 @@ OPTS: list[Any] = [
     cfg.HostAddressOpt(
         'metrics_host',
         default='127.0.0.1',
-        help='Address on which the Prometheus endpoint listens. It has no '
-        'authentication: keep it on the loopback, or set an address in the '
-        'management network.',
+        help='Address on which the Prometheus endpoint listens. Keep it on '
+        'the loopback if Prometheus runs on this host or comes by a proxy. '
+        'Otherwise set an address in the management network, such as '
+        '10.2.0.17, and metrics_password and metrics_cert_file as well: the '
+        'metrics name servers and projects.',
     ),
     cfg.Opt(
         'metrics_port',
@@ -235,6 +237,35 @@ OPTS: list[Any] = [
         help='TCP port of the Prometheus endpoint; 0 turns it off. Change it, '
         'for example to 9620, if another program uses the port: meanwhile the '
         'agent runs without metrics, and says so.',
+    ),
+    cfg.StrOpt(
+        'metrics_user',
+        default='prometheus',
+        help='User name that scrapers must give with metrics_password '
+        '(basic_auth in the configuration of Prometheus).',
+    ),
+    cfg.StrOpt(
+        'metrics_password',
+        secret=True,
+        help='Password that scrapers must give. Unset, anybody who reaches '
+        'the endpoint may read the metrics. Set it if metrics_host is not the '
+        'loopback, together with metrics_cert_file: without TLS it is sent in '
+        'clear text.',
+    ),
+    cfg.StrOpt(
+        'metrics_cert_file',
+        regex=ABSOLUTE,
+        help='PEM file with the certificate of the Prometheus endpoint, and '
+        'those between it and the root. The endpoint then speaks HTTPS only. '
+        'A renewed file is used from the next connection on. Try '
+        '/etc/nova-vhpc/metrics.crt.',
+    ),
+    cfg.StrOpt(
+        'metrics_key_file',
+        regex=ABSOLUTE,
+        help='PEM file with the key of metrics_cert_file, without a '
+        'passphrase. Only root should be able to read it. Unset, the key is '
+        'in metrics_cert_file. Try /etc/nova-vhpc/metrics.key.',
     ),
     cfg.StrOpt(
         'status_socket_mode',

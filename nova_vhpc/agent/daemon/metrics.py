@@ -12,6 +12,7 @@
 
 """The endpoint that serves metrics to Prometheus."""
 
+import contextlib
 import gzip
 import logging
 import threading
@@ -23,7 +24,7 @@ from prometheus_client import registry
 
 from nova_vhpc import http_limits
 from nova_vhpc.agent import periodic
-from nova_vhpc.agent.daemon import host_metrics, tick
+from nova_vhpc.agent.daemon import host_metrics, metrics_access, tick
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,19 @@ class Handler(http_limits.LimitedHandler):
     """Answers one scraper. Few hosts have more than one."""
 
     clients = http_limits.Clients(most=16, receive_s=10.0)
+    server: Any
+
+    def setup(self) -> None:
+        """Encrypt the connection, if there is a certificate."""
+        if self.server.certificate is not None:
+            self.request = self.server.certificate.wrap(self.request)
+        super().setup()
+
+    def finish(self) -> None:
+        """Close the connection: the server knows only the bare one."""
+        with contextlib.suppress(OSError):
+            super().finish()
+        self.connection.close()
 
 
 class Metrics:
@@ -70,6 +84,7 @@ class Metrics:
         )
         self._server: Any = None
         self._address = ('', 0)
+        self._access = metrics_access.Access()
         self._state = 'off'
         self._detail = ''
         self._thread = periodic.PeriodicThread(
@@ -88,7 +103,12 @@ class Metrics:
                 text.encode()
             )
 
-    def start(self, host: str, port: int) -> None:
+    def start(
+        self,
+        host: str,
+        port: int,
+        access: metrics_access.Access | None = None,
+    ) -> None:
         """Serve the metrics, in a thread, as soon as the port can be had.
 
         Any local user may take the port first, so this must not keep the
@@ -96,8 +116,10 @@ class Metrics:
 
         :param host: address to listen on.
         :param port: TCP port.
+        :param access: who may read the metrics; None for anybody.
         """
         self._address = host, port
+        self._access = access or self._access
         self._thread.start()
 
     def stop(self) -> None:
@@ -117,6 +139,12 @@ class Metrics:
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer one request, as a WSGI application."""
+        if not self._access.allows(environ):
+            start_response(
+                '401 Unauthorized',
+                [('WWW-Authenticate', 'Basic realm="nova-vhpc"')],
+            )
+            return [b'[vhpc_agent]metrics_password is needed.\n']
         if environ['REQUEST_METHOD'] != 'GET':
             start_response('405 Method Not Allowed', [('Allow', 'GET')])
             return [_PLEASE]
@@ -139,28 +167,34 @@ class Metrics:
         """
         host, port = self._address
         try:
+            certificate = self._access.certificate()
             self._server, _ = prometheus_client.start_http_server(
                 # Empty, because it serves before it gets the application.
                 port,
                 host,
                 registry=prometheus_client.CollectorRegistry(),
             )
+        except metrics_access.CertificateError as error:
+            raise self._down(str(error)) from error
         except OSError as error:
-            self._detail = (
+            raise self._down(
                 f'[vhpc_agent]metrics_host = {host}, metrics_port = {port}: '
                 f"{error.strerror or error}; allowed: this host's own "
                 'address and a free port, or port 0 for none'
-            )
-            if self._state != 'down':
-                self._state = 'down'
-                LOG.warning(
-                    'No metrics are served, will retry: %s', self._detail
-                )
-            raise periodic.RetryLater from error
-        self._server.RequestHandlerClass = Handler
+            ) from error
+        self._server.certificate = certificate
         self._server.service_actions = Handler.clients.expire
         self._server.set_app(self.answer)
+        self._server.RequestHandlerClass = Handler
         if self._state == 'down':
             LOG.info('Metrics are served')
         self._state, self._detail = 'up', ''
         self._thread.stop(0.0)
+
+    def _down(self, detail: str) -> periodic.RetryLater:
+        """Say why no metrics are served; return what to raise."""
+        self._detail = detail
+        if self._state != 'down':
+            self._state = 'down'
+            LOG.warning('No metrics are served, will retry: %s', detail)
+        return periodic.RetryLater()

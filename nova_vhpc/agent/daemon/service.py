@@ -35,6 +35,7 @@ from nova_vhpc.agent.daemon import (
     health_watch,
     host_metrics,
     metrics,
+    metrics_access,
     shutdown,
     signals,
     status,
@@ -338,7 +339,16 @@ class Service:
                 'write, and no longer than a path of a socket may be'
             ) from None
         if options.metrics_port:
-            self.metrics.start(options.metrics_host, options.metrics_port)
+            self.metrics.start(
+                options.metrics_host,
+                options.metrics_port,
+                metrics_access.Access(
+                    options.metrics_user,
+                    options.metrics_password or '',
+                    options.metrics_cert_file or '',
+                    options.metrics_key_file or '',
+                ),
+            )
         self.guest_manager.start()
         self.groups.start()
         if self.ovsdb is not None:

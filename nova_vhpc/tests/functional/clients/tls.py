@@ -13,21 +13,17 @@
 """A TLS proxy with a certificate of an authority that nobody knows."""
 
 import contextlib
-import datetime
 import functools
 import http.client
 import http.server
-import ipaddress
 import ssl
 import threading
 from pathlib import Path
 from typing import Any
 
 import fixtures
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from nova_vhpc.tests import certificates
 
 
 class TlsProxy(fixtures.Fixture):
@@ -48,7 +44,7 @@ class TlsProxy(fixtures.Fixture):
         folder = Path(self.useFixture(fixtures.TempDir()).path)
         self.authority = folder / 'ca.pem'
         key_file = folder / 'key.pem'
-        _make_certificate(self.authority, key_file)
+        certificates.write(self.authority, key_file)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.authority, key_file)
         server = http.server.ThreadingHTTPServer(
@@ -93,35 +89,3 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Write nothing to stderr."""
-
-
-def _make_certificate(certificate_file: Path, key_file: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, '127.0.0.1')])
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - day)
-        .not_valid_after(now + day)
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.IPAddress(ipaddress.ip_address('127.0.0.1'))]
-            ),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    encoding = serialization.Encoding.PEM
-    certificate_file.write_bytes(certificate.public_bytes(encoding))
-    key_file.write_bytes(
-        key.private_bytes(
-            encoding,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
