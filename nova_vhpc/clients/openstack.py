@@ -250,6 +250,16 @@ def find_flavor(connection: Any, name: str) -> Any:
     return flavor
 
 
+def all_flavors(connection: Any) -> list[Any]:
+    """Return all flavors with their extra specs.
+
+    Those of single projects are among them for an administrator only.
+    """
+    return list(
+        connection.compute.flavors(get_extra_specs=True, is_public='None')
+    )
+
+
 def _refused(status: int, adapter: Any) -> str:
     """Return what to do about an answer 401 or 403."""
     service = getattr(adapter, 'service_type', None) or 'cloud'

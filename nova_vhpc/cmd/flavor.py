@@ -28,7 +28,7 @@ from rich.table import Table
 
 from nova_vhpc import version
 from nova_vhpc.clients import openstack
-from nova_vhpc.cmd import arguments, output
+from nova_vhpc.cmd import arguments, flavor_check, output
 from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
 
 
@@ -82,6 +82,12 @@ def make_parser() -> argparse.ArgumentParser:
         'show', _show, 'show them, and whether they fit together'
     )
     show_parser.add_argument('--json', action='store_true', help='print JSON')
+
+    check_parser = commands.add_parser(
+        'check', help='find flavors whose extra specs Nova would refuse today'
+    )
+    check_parser.set_defaults(run=flavor_check.run)
+    flavor_check.add_arguments(check_parser)
     return parser
 
 

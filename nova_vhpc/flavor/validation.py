@@ -85,6 +85,26 @@ def problems(
     return found
 
 
+def problems_of_all(
+    flavors: Mapping[str, Mapping[str, str]],
+) -> dict[str, list[str]]:
+    """Return the problems of each flavor that has some, by name.
+
+    Flavors without a ``vhpc:`` key and without a claim on an uplink are not
+    ours to judge.
+
+    :param flavors: all extra specs of each flavor, by its name.
+    """
+    found = {}
+    for name, specs in sorted(flavors.items()):
+        is_concerned = requested_uplinks(specs) or any(
+            key.startswith(extra_specs.PREFIX) for key in specs
+        )
+        if is_concerned and (sentences := problems(specs)):
+            found[name] = sentences
+    return found
+
+
 def advice(specs: Mapping[str, str]) -> list[str]:
     """Return what works but is probably a mistake, one sentence for each."""
     parsed = extra_specs.parse(specs)

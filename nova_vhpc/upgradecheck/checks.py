@@ -302,6 +302,27 @@ def claims(
     return success()
 
 
+def flavors(problems: Mapping[str, Sequence[str]] | None) -> Result:
+    """Check the flavors' extra specs.
+
+    :param problems: what is wrong with each flavor that is wrong, by name;
+        None if Nova could not be asked.
+    """
+    if problems is None:
+        return success('flavors are not checked: Nova did not answer.')
+    if not problems:
+        return success()
+    named = '; '.join(
+        f'flavor {name}: {found[0]}'
+        for name, found in list(problems.items())[:3]
+    )
+    return warning(
+        f'{len(problems)} flavors have extra specs that Nova would refuse '
+        'today (clients with a microversion below 2.86 can write them): '
+        f'{named}. nova-vhpc-flavor check --all names all.'
+    )
+
+
 def traps(versions: Mapping[str, str]) -> Result:
     """Check for packages that are known to break nova.
 

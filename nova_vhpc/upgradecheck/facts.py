@@ -38,6 +38,7 @@ from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.topology import model
 from nova_vhpc.upgradecheck import (
     checks,
+    flavor_facts,
     libvirt_facts,
     neutron_facts,
     placement_facts,
@@ -66,6 +67,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ('Tick and time slice', Checks._check_tick),
             ('Agent', Checks._check_agent),
             ('Claims and networks', Checks._check_claims),
+            ('Flavors', Checks._check_flavors),
             ('Known traps', Checks._check_traps),
         )
         self._upgrade_checks = tuple(
@@ -192,6 +194,9 @@ class Checks(upgradecheck.UpgradeCommands):
             binding = status_socket.fetch(path).get('binding') or {}
             unsteered = binding.get('unsteered') or {}
         return checks.claims(unsteered, neutron_facts.problems(self._conf))
+
+    def _check_flavors(self) -> checks.Result:
+        return checks.flavors(flavor_facts.problems(self._conf))
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')

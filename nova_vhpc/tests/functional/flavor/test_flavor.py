@@ -246,3 +246,24 @@ class ShowTest(FlavorTestCase):
             document['extra_specs'],
         )
         self.assertIn('openstack port create', document['advice'][0])
+
+
+class CheckTest(FlavorTestCase):
+    """What a client of an old microversion wrote is found."""
+
+    def test_check_all_finds_a_wrong_key_of_an_old_client(self):
+        self.flavor({'vhpc:workload': 'parallel'})
+        status, out, err = self.run_('check', '--all')
+        self.assertEqual((0, ''), (status, err), out)
+        wrong = self.flavor({})
+        # The default of the openstack client; Nova validates from 2.86 on.
+        self.api.microversion = '2.1'
+        self.api.api_post(
+            f'/flavors/{wrong}/os-extra_specs',
+            {'extra_specs': {'vhpc:wrokload': 'parallel'}},
+        )
+        status, out, err = self.run_('check', '--all')
+        self.assertEqual((1, ''), (status, err))
+        self.assertIn('vhpc:wrokload', out)
+        status, out, _ = self.run_('check', wrong)
+        self.assertEqual(1, status, out)

@@ -31,6 +31,9 @@ class Cloud:
     def find_flavor(self, name, **_):
         return self.flavor
 
+    def flavors(self, **_):
+        return iter([self.flavor])
+
 
 class FlavorTest(base.TestCase):
     def run_(self, specs, *argv):
@@ -66,6 +69,29 @@ class FlavorTest(base.TestCase):
             self.assertEqual(0, flavor.main(['show', 'f'], cloud))
         out.flush()
         self.assertIn(rb'gr\xf6\xdfe', out.buffer.getvalue())
+
+    def test_check_finds_what_an_old_client_wrote(self):
+        wrong = {'vhpc:wrokload': 'parallel'}
+        for argv in (('--all',), ('f',)):
+            status, out, _ = self.run_(wrong, 'check', *argv)
+            self.assertEqual(1, status)
+            self.assertIn('Flavor f: ', out)
+            self.assertIn('vhpc:wrokload', out)
+            status, out, _ = self.run_(wrong, 'check', *argv, '--json')
+            self.assertEqual(1, status)
+            self.assertIn('vhpc:wrokload', json.loads(out)['problems']['f'][0])
+
+    def test_check_passes_right_flavors_and_those_of_others(self):
+        for specs in (
+            {'vhpc:workload': 'parallel'},
+            {'hw:cpu_policy': 'dedicated', 'group_policy': 'odd'},
+        ):
+            status, out, _ = self.run_(specs, 'check', '--all')
+            self.assertEqual(0, status, out)
+
+    def test_check_takes_flavors_or_all(self):
+        for argv in ((), ('--all', 'f')):
+            self.assertRaises(SystemExit, self.run_, {}, 'check', *argv)
 
     def test_alias_that_stays_is_reported(self):
         for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):

@@ -135,3 +135,19 @@ class ChecksTest(base.TestCase):
         self.assert_result(
             Code.SUCCESS, checks.claims({}, None), 'Neutron did not answer'
         )
+
+
+class FlavorsTest(base.TestCase):
+    def test_wrong_flavors_are_a_warning_that_names_them(self):
+        result = checks.flavors({f'f{n}': [f'wrong {n}'] for n in range(5)})
+        self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn('5 flavors', result.details)
+        self.assertIn('flavor f0: wrong 0', result.details)
+        self.assertNotIn('f4', result.details)
+
+    def test_no_answer_and_no_fault_succeed(self):
+        self.assertIn('did not answer', checks.flavors(None).details)
+        for problems in (None, {}):
+            self.assertEqual(
+                upgradecheck.Code.SUCCESS, checks.flavors(problems).code
+            )
