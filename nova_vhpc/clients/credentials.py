@@ -32,6 +32,10 @@ _CHATTY = ('keystoneauth.identity.generic.base', 'stevedore.named')
 the ``auth_type`` does not exist. We log that once, with more detail."""
 
 
+_LASTING = ('password', 'application_credential_secret', 'client_secret')
+"""Options of auth plugins whose secret only an administrator changes."""
+
+
 class UnusableError(ValueError):
     """The options of a group make no client; the text says which and why."""
 
@@ -84,6 +88,21 @@ def load(conf: cfg.ConfigOpts, group: str) -> Any:
     plugin = loading.load_auth_from_conf_options(conf, group)
     keep_from_itself(plugin)
     return plugin
+
+
+def secret(conf: cfg.ConfigOpts, group: str) -> str | None:
+    """Return the lasting secret that a group logs in with.
+
+    :returns: None if the group has no credentials, or those without a secret,
+        or with one that changes by itself, such as a token.
+    """
+    if not given(conf, group):
+        return None
+    section, options = _register(conf, group)
+    for option in options:
+        if option.dest in _LASTING and conf[section][option.dest]:
+            return str(conf[section][option.dest])
+    return None
 
 
 def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:

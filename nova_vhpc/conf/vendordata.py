@@ -74,6 +74,23 @@ Change it if the user of ``[vendordata_dynamic_auth]`` has another role.
 Suggested value: ``service``.
 """,
     ),
+    cfg.StrOpt(
+        'id_secret',
+        default='',
+        secret=True,
+        help="""
+Secret of the IDs by which tenants tell hosts, switches and racks apart.
+
+Members learn which of them share a host, a switch or a rack by IDs that are
+keyed hashes of the names: another project gets other IDs for the same hosts.
+Without this option the secret is derived from the password (or other secret)
+of ``[vhpc_nova]``, so all servers of one user agree. Set it, to the same value
+on all hosts of ``nova-vhpc-vendordata``, if they log in as different users, or
+if that password is renewed: with the secret all IDs change, and tenants must
+make files such as Slurm's ``topology.conf`` again. At least 16 characters;
+suggested value: the output of ``openssl rand -hex 32``.
+""",
+    ),
     cfg.Opt(
         'cache_seconds',
         type=types.Finite(min=0),

@@ -192,6 +192,9 @@ KEYS: tuple[Key, ...] = (
 
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
 
+MEMBERS_HINT = 'vhpc_members'
+"""Scheduler hint that comes before the key ``members``."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExtraSpecs:

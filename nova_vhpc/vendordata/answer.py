@@ -41,8 +41,11 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
             'name': cluster.name,
             'network': me.network,
             'paradigm': me.paradigm,
-            # False until every member runs and has an address: ask again then.
-            'complete': len(listed) == len(cluster.members),
+            'expected': max(cluster.expected, len(cluster.members)),
+            # False until every member runs and has an address, also those
+            # that are still to be created: ask again then.
+            'complete': len(listed)
+            == max(cluster.expected, len(cluster.members)),
         },
         'rank': rank,
         'members': [
@@ -55,7 +58,11 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
                 'addresses': [
                     str(a) for nic in member.nics for a in nic.addresses
                 ],
+                'status': member.status,
                 'running': member.running,
+                'host': member.host,
+                'switch': member.switch,
+                'rack': member.rack,
                 'distance': str(model.distance(me, member)),
             }
             for number, member in enumerate(cluster.members)

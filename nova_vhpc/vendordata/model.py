@@ -12,8 +12,8 @@
 
 """A virtual cluster as a tenant may see it: members, ranks, distances.
 
-Pure values. Hosts are identified by Nova's ``hostId``, a hash that differs per
-project, so that tenants do not learn the cloud's host names.
+Pure values. Hosts, switches and racks have :mod:`.opaque_ids`, so that tenants
+learn no names of the cloud's.
 """
 
 import dataclasses
@@ -61,13 +61,14 @@ class Member:
     :ivar name: name of the server.
     :ivar vcpus: number of vCPUs.
     :ivar host: opaque ID of its host; None while it has no host.
-    :ivar switch: switch of its host; None if unknown.
-    :ivar rack: rack of its host; None if unknown.
+    :ivar switch: opaque ID of its host's switch; None if unknown.
+    :ivar rack: opaque ID of its host's rack; None if unknown.
     :ivar nics: NICs in the order in which the guest has them.
     :ivar network: network configuration, or None.
     :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
-    :ivar running: whether it runs, as far as Nova knows.
+    :ivar running: whether it runs, and will go on, as far as Nova knows.
+    :ivar status: Nova's status of the server, such as ``ACTIVE``.
     """
 
     uuid: str
@@ -82,6 +83,7 @@ class Member:
     paradigm: str = 'mpi'
     uplink_nic: int | None = None
     running: bool = True
+    status: str = 'ACTIVE'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,11 +93,14 @@ class Cluster:
     :ivar uuid: UUID of the server group.
     :ivar name: name of the server group.
     :ivar members: all members, in rank order (see :func:`ranked`).
+    :ivar expected: number of members that the cluster will have, as
+        ``vhpc_members`` or ``vhpc:members`` says; 0 if neither does.
     """
 
     uuid: str
     name: str
     members: tuple[Member, ...]
+    expected: int = 0
 
     def rank(self, uuid: str) -> int | None:
         """Return the rank of a member; None for any other server."""

@@ -16,6 +16,7 @@ Only servers of the project of the asking server are read, so a tenant learns
 nothing about other projects, whatever it writes into its metadata.
 """
 
+import contextlib
 import ipaddress
 import threading
 import time
@@ -27,7 +28,7 @@ from keystoneauth1 import adapter
 from nova_vhpc.clients import failures, openstack
 from nova_vhpc.conf import nova_api
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.vendordata import model, nic_order
+from nova_vhpc.vendordata import model, nic_order, opaque_ids
 
 MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
@@ -35,15 +36,25 @@ servers."""
 
 _PLACE = failures.Place.of_group(nova_api.GROUP)
 
-_RUNNING = (
-    'ACTIVE',
-    'ERROR',
-    'MIGRATING',
-    'PASSWORD',
-    'REBOOT',
-    'VERIFY_RESIZE',
+_RUNNING = ('ACTIVE', 'MIGRATING', 'PASSWORD', 'REBOOT', 'VERIFY_RESIZE')
+"""Statuses of servers that may run.
+
+One in ``ERROR`` may run, too, if an action on it has failed. Nobody can rely
+on it: Nova refuses most actions on it, and its disks or ports may be gone.
+"""
+
+_ENDING = (
+    'deleting',
+    'soft-deleting',
+    'powering-off',
+    'pausing',
+    'suspending',
+    'shelving',
+    'shelving_image_pending_upload',
+    'shelving_image_uploading',
+    'shelving_offloading',
 )
-"""Statuses of servers that may run; a failed action leaves one running."""
+"""Tasks at whose end a server does not run; its status is still the old."""
 
 _POWERED_ON = 1
 """Nova's power state of a VM that runs."""
@@ -58,6 +69,7 @@ class NovaClusterSource:
 
     :param client: keystoneauth adapter of the compute service, whose user
         may list the servers of all projects.
+    :param id_secret: secret of :mod:`.opaque_ids`.
     :param ttl_s: time in seconds for which a cluster is cached, because all
         its members boot and ask at the same time.
     :param tiers: metadata keys of aggregates for switch and rack.
@@ -67,11 +79,13 @@ class NovaClusterSource:
     def __init__(
         self,
         client: adapter.Adapter,
+        id_secret: bytes,
         ttl_s: float,
         tiers: tuple[str, str] = ('vhpc:switch', 'vhpc:rack'),
         place: failures.Place = _PLACE,
     ) -> None:
         self._client = client
+        self._id_secret = id_secret
         self._place = place
         self._ttl_s = ttl_s
         self._tiers = tiers
@@ -141,11 +155,18 @@ class NovaClusterSource:
         ]
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
-        members = self._members(set(group['members']), project_id)
+        servers = self._cluster_servers(set(group['members']), project_id)
+        orders = self._orders.find(servers)
+        tiers = self._host_tiers()
+        ids = opaque_ids.OpaqueIds(project_id, self._id_secret)
         cluster = model.Cluster(
             uuid=openstack.text(group['id']),
             name=openstack.text(group['name']),
-            members=model.ranked(members),
+            members=model.ranked(
+                member_of(each, ids, tiers, orders.get(each['id'], ()))
+                for each in servers
+            ),
+            expected=max(map(expected_members, servers), default=0),
         )
         if cluster.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')
@@ -176,9 +197,11 @@ class NovaClusterSource:
                     return cluster
         return None
 
-    def _members(self, uuids: set[str], project_id: str) -> list[model.Member]:
-        tiers = self._host_tiers()
-        members: list[model.Member] = []
+    def _cluster_servers(
+        self, uuids: set[str], project_id: str
+    ) -> list[Mapping[str, Any]]:
+        """Return the servers of a group that are of the virtual cluster."""
+        servers: list[Mapping[str, Any]] = []
         seen = 0
         url = f'/servers/detail?all_tenants=1&project_id={project_id}'
         marker = ''
@@ -191,14 +214,9 @@ class NovaClusterSource:
                 if server['id'] in uuids and server['tenant_id'] == project_id
             ]
             seen += len(in_group)
-            cluster_servers = list(filter(opted_in, in_group))
-            orders = self._orders.find(cluster_servers)
-            members += [
-                member_of(server, tiers, orders.get(server['id'], ()))
-                for server in cluster_servers
-            ]
+            servers += filter(opted_in, in_group)
             if not page or seen >= len(uuids):
-                return members
+                return servers
             marker = f'&marker={page[-1]["id"]}'
 
     def _host_tiers(self) -> dict[str, tuple[str | None, str | None]]:
@@ -260,20 +278,40 @@ def opted_in(server: Mapping[str, Any]) -> bool:
 
 
 def is_running(server: Mapping[str, Any]) -> bool:
-    """Return whether a server runs its own system, as far as Nova knows.
+    """Return whether a server runs its own system, and will go on.
 
-    One that is rescued runs the rescue image. One on a host that was forced
-    down does not run: operators force down what they have fenced.
+    As far as Nova knows. One that is being deleted, shelved or stopped does
+    not count, although it still answers. One that is rescued runs the rescue
+    image. One on a host that was forced down does not run: operators force
+    down what they have fenced.
     """
     return (
         server.get('status') in _RUNNING
+        and server.get('OS-EXT-STS:task_state') not in _ENDING
         and server.get('OS-EXT-STS:power_state', _POWERED_ON) == _POWERED_ON
         and server.get('host_status') != 'DOWN'
     )
 
 
+def expected_members(server: Mapping[str, Any]) -> int:
+    """Return how many members a server's request or flavor speaks of.
+
+    :returns: 0 if neither says; a wrong hint says nothing, as in the
+        scheduler.
+    """
+    hint = (server.get('scheduler_hints') or {}).get(extra_specs.MEMBERS_HINT)
+    if isinstance(hint, list):
+        hint = hint[0] if hint else None
+    if hint is not None:
+        with contextlib.suppress(ValueError):
+            return int(extra_specs.BY_NAME['members'].parse(hint))
+    flavor = server.get('flavor') or {}
+    return extra_specs.parse(flavor.get('extra_specs') or {}).members or 0
+
+
 def member_of(
     server: Mapping[str, Any],
+    ids: opaque_ids.OpaqueIds,
     tiers: Mapping[str, tuple[str | None, str | None]],
     order: nic_order.Order = (),
 ) -> model.Member:
@@ -283,7 +321,8 @@ def member_of(
     server in a cell that is down, Nova returns only the ID: its cluster is
     not complete meanwhile.
 
-    :param tiers: by host name, switch and rack of the host.
+    :param ids: IDs for the project of the server.
+    :param tiers: by host name, names of the host's switch and rack.
     :param order: order of the NICs, if the addresses do not imply it.
     """
     nics: dict[str, list[model.Address]] = {}
@@ -299,21 +338,23 @@ def member_of(
     # because these could be anywhere.
     if {mac.lower() for mac in macs} <= set(order):
         macs.sort(key=lambda mac: order.index(mac.lower()))
-    switch, rack = tiers.get(
-        server.get('OS-EXT-SRV-ATTR:host') or '', (None, None)
-    )
+    # Nova's hostId is a plain hash of project and name, so names can be
+    # guessed and tried; it serves where Nova hides the name.
+    host = server.get('OS-EXT-SRV-ATTR:host') or server.get('hostId')
+    switch, rack = tiers.get(host or '', (None, None))
     flavor = server.get('flavor') or {}
     specs = extra_specs.parse(flavor.get('extra_specs') or {})
     return model.Member(
         uuid=openstack.text(server['id']),
         name=openstack.text(server.get('name', server['id'])),
         vcpus=openstack.count(flavor.get('vcpus', 0)),
-        host=server.get('hostId') or None,
-        switch=switch,
-        rack=rack,
+        host=ids.host(openstack.text(host)) if host else None,
+        switch=None if switch is None else ids.switch(switch),
+        rack=None if rack is None else ids.rack(rack),
         nics=tuple(model.Nic(mac, tuple(nics[mac])) for mac in macs),
         network=specs.network,
         paradigm=specs.paradigm,
         uplink_nic=specs.uplink_nic,
         running=is_running(server),
+        status=openstack.text(server.get('status') or 'UNKNOWN'),
     )

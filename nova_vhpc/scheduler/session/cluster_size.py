@@ -21,7 +21,7 @@ from nova_vhpc.scheduler.session import server_group
 
 LOG = logging.getLogger(__name__)
 
-HINT = 'vhpc_members'
+HINT = extra_specs.MEMBERS_HINT
 """Scheduler hint with the size of the whole virtual cluster."""
 
 _KEY = extra_specs.BY_NAME['members']

@@ -206,7 +206,7 @@ def vendordata(rng: random.Random) -> None:
     for name in headers:
         if rng.random() < 0.1:
             headers[name] = str(damage.value(rng))
-    source = nova.NovaClusterSource(_Cloud(rng), ttl_s=5.0)
+    source = nova.NovaClusterSource(_Cloud(rng), b'secret', ttl_s=5.0)
     roles = rng.choice((None, {'service'}))
     statuses: list[str] = []
     answer = b''.join(

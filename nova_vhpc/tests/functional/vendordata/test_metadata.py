@@ -22,6 +22,7 @@ guest's address, are fixtures.
 import copy
 import hashlib
 import hmac
+import json
 import pathlib
 from typing import Any
 
@@ -36,6 +37,7 @@ from nova_vhpc.tests.functional.clusters import cloud
 from nova_vhpc.vendordata import nova as nova_api
 
 SECRET = 'only neutron knows'
+SWITCH = 'leaf-7'
 STRANGER = '99999999999999999999999999999999'
 TOKEN = 'token-of-nova'
 
@@ -57,10 +59,13 @@ class VendordataCase(cloud.CloudCase):
         for host in self.computes:
             self.admin_api.add_host_to_aggregate(aggregate, host)
         self.admin_api.post_aggregate_action(
-            aggregate, {'set_metadata': {'metadata': {'vhpc:switch': 's1'}}}
+            aggregate,
+            {'set_metadata': {'metadata': {'vhpc:switch': SWITCH}}},
         )
 
-    def member(self, number: int, host: str, group: str | None) -> str:
+    def member(
+        self, number: int, host: str, group: str | None, **hints: str
+    ) -> str:
         """Boot a server with NICs 192.168.1.1xx and 192.168.1.2xx."""
         server = self._build_server(
             name=f'm{number}',
@@ -72,7 +77,7 @@ class VendordataCase(cloud.CloudCase):
         )
         request: dict[str, Any] = {'server': server}
         if group is not None:
-            request['os:scheduler_hints'] = {'group': group}
+            request['os:scheduler_hints'] = {'group': group, **hints}
         created = self.admin_api.post_server(request)
         uuid: str = self._wait_for_state_change(created, 'ACTIVE')['id']
         return uuid
@@ -100,6 +105,7 @@ class VendordataCase(cloud.CloudCase):
             '[vhpc_vendordata]\n'
             f'auth_strategy = {strategy}\n'
             'cache_seconds = 0\n'
+            'id_secret = only the operator knows\n'
             '[keystone_authtoken]\n'
             'www_authenticate_uri = http://127.0.0.1:9/identity\n'
             'auth_type = password\nauth_url = http://127.0.0.1:9/identity\n'
@@ -209,9 +215,57 @@ class MetadataTest(VendordataCase):
         self.assertEqual('192.168.1.103', route['via'])
         self.assertEqual([], answers[members[1]]['routes'])
         self.assertEqual({}, self.ask(ungrouped))
+        # Places are told apart, and not named.
+        places = {m['id']: m for m in first['members']}
+        self.assertEqual(
+            [True, False],
+            [
+                places[members[0]]['host'] == places[other]['host']
+                for other in (members[2], members[1])
+            ],
+        )
+        self.assertEqual(1, len({m['switch'] for m in first['members']}))
+        self.assertRegex(first['members'][0]['switch'], '^switch-[0-9a-f]+$')
+        text = json.dumps(answers)
+        for name in (*self.computes, SWITCH):
+            self.assertNotIn(name, text)
         # With a token that Keystone does not know, the answer is empty.
         self.token('forged', 'http://127.0.0.1:9/')
         self.assertEqual({}, self.ask(members[0]))
+
+    def test_only_members_that_run_are_in_the_hostfile(self) -> None:
+        members = [
+            self.member(n, 'host1', self.group, vhpc_members='5')
+            for n in range(1, 5)
+        ]
+        found = self.ask(members[0])
+        self.assertEqual(4, found['hostfile']['mpich'].count('\n'))
+        # One is still to come.
+        self.assertFalse(found['cluster']['complete'])
+        self.assertEqual(5, found['cluster']['expected'])
+        stopped, shelved, failed, last = members
+        # At once, unlike the two others.
+        self.admin_api.post_server_action(
+            failed, {'os-resetState': {'state': 'error'}}
+        )
+        for server, action, state in (
+            (stopped, {'os-stop': None}, 'SHUTOFF'),
+            (shelved, {'shelve': None}, 'SHELVED_OFFLOADED'),
+        ):
+            self.admin_api.post_server_action(server, action)
+            self._wait_for_state_change({'id': server}, state)
+        found = self.ask(last)
+        self.assertEqual('192.168.1.204:1\n', found['hostfile']['mpich'])
+        self.assertFalse(found['cluster']['complete'])
+        self.assertEqual(
+            {
+                stopped: 'SHUTOFF',
+                shelved: 'SHELVED_OFFLOADED',
+                failed: 'ERROR',
+                last: 'ACTIVE',
+            },
+            {m['id']: m['status'] for m in found['members']},
+        )
 
 
 class NovaTest(VendordataCase):

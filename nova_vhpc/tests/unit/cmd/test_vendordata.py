@@ -110,6 +110,49 @@ class ContainerTest(base.TestCase):
             self.assertIn(reason, str(error))
 
 
+class IdSecretTest(base.TestCase):
+    """Where the secret of the IDs that tenants get comes from."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def secret(self, password, id_secret=''):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text(
+            f'[vhpc_vendordata]\nid_secret = {id_secret}\n[vhpc_nova]\n'
+            + (
+                'auth_type = password\nauth_url = http://127.0.0.1:9/\n'
+                f'username = u\npassword = {password}\n'
+                if password
+                else 'auth_type = none\n'
+            )
+        )
+        conf = vendordata.load(['--config-file', str(path)])
+        return vendordata.id_secret(conf)
+
+    def test_servers_of_one_user_agree(self):
+        self.assertEqual(self.secret('hunter2'), self.secret('hunter2'))
+        self.assertNotEqual(self.secret('hunter2'), self.secret('hunter3'))
+
+    def test_option_comes_before_password(self):
+        one = self.secret('hunter2', 'f' * 64)
+        self.assertEqual(one, self.secret('hunter3', 'f' * 64))
+        self.assertEqual(one, self.secret('', 'f' * 64))
+        self.assertNotEqual(one, self.secret('', 'e' * 64))
+        self.assertEqual('', self.log.output)
+
+    def test_short_secret_is_refused(self):
+        error = self.assertRaises(ValueError, self.secret, 'hunter2', 'f' * 15)
+        self.assertIn('[vhpc_vendordata]id_secret', str(error))
+        self.assertNotIn('ffff', str(error))
+
+    def test_without_any_the_ids_last_until_a_restart_as_the_log_says(self):
+        self.assertNotEqual(self.secret(''), self.secret(''))
+        self.assertIn('[vhpc_vendordata]id_secret is not set', self.log.output)
+
+
 class LogTest(base.TestCase):
     def test_unwritable_log_is_reported_in_one_line(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')

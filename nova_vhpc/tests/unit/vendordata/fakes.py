@@ -15,9 +15,11 @@
 import dataclasses
 import ipaddress
 
-from nova_vhpc.vendordata import model
+from nova_vhpc.vendordata import model, opaque_ids
 
 PROJECT = 'f7ac731cc11f40efbc03a9f9e1d1d21f'
+SECRET = b'a secret of sixteen or more'
+IDS = opaque_ids.OpaqueIds(PROJECT, SECRET)
 GROUP = '30000000-0000-4000-8000-000000000000'
 
 

@@ -50,11 +50,6 @@ class AnswerTest(base.TestCase):
             [m['distance'] for m in answers[1]['members']],
         )
 
-    def test_no_host_is_named(self):
-        text = repr(answer.answer(fakes.cluster(self.members), fakes.uuid(1)))
-        self.assertNotIn("'h1'", text)
-        self.assertNotIn("'s1'", text)
-
     def test_shared_separate_routes_co_located_peers_by_the_shared_bridge(
         self,
     ):
@@ -162,6 +157,30 @@ class AnswerTest(base.TestCase):
         self.assertEqual(
             [True, False, True],
             [member['running'] for member in found['members']],
+        )
+
+    def test_cluster_is_complete_when_members_to_come_are_there(self):
+        cluster = fakes.cluster(self.members)
+        for expected, complete in ((0, True), (3, True), (4, False)):
+            found = answer.answer(
+                dataclasses.replace(cluster, expected=expected), fakes.uuid(1)
+            )['cluster']
+            self.assertEqual(complete, found['complete'], expected)
+            self.assertEqual(max(3, expected), found['expected'])
+
+    def test_status_and_place_of_each_member_are_told(self):
+        members = list(fakes.cluster(self.members).members)
+        members[1] = dataclasses.replace(
+            members[1], running=False, status='SHUTOFF', host=None
+        )
+        found = answer.answer(fakes.mixed(members), fakes.uuid(1))['members']
+        self.assertEqual(
+            [
+                ('ACTIVE', 'h1', 's1', None),
+                ('ACTIVE', 'h2', 's1', None),
+                ('SHUTOFF', None, 's1', None),
+            ],
+            [(m['status'], m['host'], m['switch'], m['rack']) for m in found],
         )
 
     def test_a_server_outside_the_cluster_gets_no_answer(self):

@@ -95,11 +95,13 @@ class NicOrderTest(base.TestCase):
 
     def member(self, told):
         order = self.orders.find([told]).get(told['id'], ())
-        return nova.member_of(told, {}, order)
+        return nova.member_of(told, fakes.IDS, {}, order)
 
     def test_nova_groups_by_network(self):
         """Why the addresses alone will not do."""
-        self.assertEqual([A, C, B], macs(nova.member_of(server(BEHIND), {})))
+        self.assertEqual(
+            [A, C, B], macs(nova.member_of(server(BEHIND), fakes.IDS, {}))
+        )
 
     def test_the_diagnostics_have_the_order(self):
         for _again in range(2):

@@ -19,7 +19,7 @@ import requests
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata import answer, opaque_ids
 from nova_vhpc.vendordata import nova as nova_api
 
 
@@ -57,21 +57,87 @@ class RunningTest(base.TestCase):
             ('SHELVED_OFFLOADED', 4, '', False),
             # The boot failed; and an action on a server that runs.
             ('ERROR', 0, '', False),
-            ('ERROR', 1, 'UP', True),
+            ('ERROR', 1, 'UP', False),
         ):
             server = _server(1) | {
                 'status': status,
                 'OS-EXT-STS:power_state': power,
                 'host_status': host,
             }
-            member = nova_api.member_of(server, {})
+            member = nova_api.member_of(server, fakes.IDS, {})
             self.assertEqual(running, member.running, (status, power, host))
 
     def test_member_of_a_cell_that_is_down_does_not_count_as_running(self):
         member = nova_api.member_of(
-            {'id': fakes.uuid(1), 'status': 'UNKNOWN'}, {}
+            {'id': fakes.uuid(1), 'status': 'UNKNOWN'}, fakes.IDS, {}
         )
         self.assertFalse(member.running)
+        self.assertEqual('UNKNOWN', member.status)
+
+    def test_member_that_is_ending_does_not_count_as_running(self):
+        for task, running in (
+            (None, True),
+            ('rebooting', True),
+            ('migrating', True),
+            ('image_snapshot', True),
+            ('deleting', False),
+            ('soft-deleting', False),
+            ('powering-off', False),
+            ('shelving', False),
+            ('shelving_image_uploading', False),
+        ):
+            server = _server(1) | {'OS-EXT-STS:task_state': task}
+            self.assertEqual(running, nova_api.is_running(server), task)
+
+
+class ExpectedMembersTest(base.TestCase):
+    def test_hint_comes_before_flavor_and_wrong_hint_says_nothing(self):
+        for hints, specs, expected in (
+            (None, {}, 0),
+            ({}, {'members': '4'}, 4),
+            # Nova keeps hints as lists.
+            ({'vhpc_members': ['8']}, {'members': '4'}, 8),
+            ({'vhpc_members': '8'}, {}, 8),
+            ({'vhpc_members': 8}, {}, 8),
+            ({'vhpc_members': ['many']}, {'members': '4'}, 4),
+            ({'vhpc_members': []}, {}, 0),
+            ({'vhpc_members': '0'}, {}, 0),
+        ):
+            server = _server(1, **specs) | {'scheduler_hints': hints}
+            self.assertEqual(
+                expected, nova_api.expected_members(server), hints
+            )
+
+
+class OpaqueIdsTest(base.TestCase):
+    TIERS = {'cn-0042': ('leaf-7', 'row-c')}
+
+    def member(self, ids, host='cn-0042'):
+        server = _server(1) | {
+            'OS-EXT-SRV-ATTR:host': host,
+            'hostId': '0123456789abcdef',
+        }
+        return nova_api.member_of(server, ids, self.TIERS)
+
+    def test_members_of_one_host_have_its_ids(self):
+        one, two = (self.member(fakes.IDS) for _ in range(2))
+        self.assertEqual(one.host, two.host)
+        self.assertRegex(one.host, '^host-[0-9a-f]{16}$')
+        self.assertRegex(one.switch, '^switch-[0-9a-f]{16}$')
+        self.assertRegex(one.rack, '^rack-[0-9a-f]{16}$')
+
+    def test_another_project_gets_other_ids_for_the_same_host(self):
+        own = self.member(fakes.IDS)
+        other = self.member(opaque_ids.OpaqueIds('p2', fakes.SECRET))
+        self.assertFalse(
+            {own.host, own.switch, own.rack}
+            & {other.host, other.switch, other.rack}
+        )
+
+    def test_host_whose_name_nova_hides_has_an_id_and_no_switch(self):
+        member = self.member(fakes.IDS, host=None)
+        self.assertRegex(member.host, '^host-[0-9a-f]{16}$')
+        self.assertIsNone(member.switch)
 
 
 class _Client:
@@ -106,7 +172,7 @@ class NovaTest(base.TestCase):
         plain, hidden = _server(2), _server(3)
         del hidden['flavor']['extra_specs']
         client = _Client([_server(1, workload='parallel'), plain, hidden])
-        nova = nova_api.NovaClusterSource(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
         self.assertEqual(
             {fakes.uuid(1), fakes.uuid(3)}, {one.uuid for one in members}
@@ -122,7 +188,7 @@ class NovaTest(base.TestCase):
         client.get.return_value = requests.Response()
         client.get.return_value.status_code = 200
         client.get.return_value._content = b'<html>'
-        nova = nova_api.NovaClusterSource(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         error = self.assertRaises(
             RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
         )
@@ -132,7 +198,7 @@ class NovaTest(base.TestCase):
         client = mock.Mock()
         # As keystoneauth says it.
         client.get.side_effect = Exception('password is a required attribute')
-        nova = nova_api.NovaClusterSource(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         error = self.assertRaises(
             RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
         )
@@ -146,7 +212,7 @@ class NovaTest(base.TestCase):
                 _server(2, network='multiple-shared', paradigm='hybrid'),
             ]
         )
-        nova = nova_api.NovaClusterSource(client, ttl_s=60)
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         told = {}
         for number in (1, 2):
             uuid = fakes.uuid(number)
@@ -200,7 +266,7 @@ class NovaTest(base.TestCase):
                 status_code=200,
                 json=lambda: next(answers),  # noqa: B023
             )
-            source = nova_api.NovaClusterSource(client, ttl_s=60)
+            source = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
             error = self.assertRaises(
                 RuntimeError, source.cluster, fakes.uuid(1), fakes.PROJECT
             )

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""IDs of hosts, switches and racks that tell a tenant nothing else. Pure.
+
+A tenant needs to know which of its members share a host, a switch or a rack,
+and nothing else: neither names, nor which of another project's servers are
+near. An ID is a keyed hash of project, kind and name: without the secret,
+names cannot be guessed and tried.
+"""
+
+import dataclasses
+import hashlib
+import hmac
+
+MIN_SECRET_LENGTH = 16
+"""Fewest characters of ``[vhpc_vendordata] id_secret``."""
+
+_DIGITS = 16
+"""Hexadecimal digits of an ID: 64 bits, so that two never agree by chance."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpaqueIds:
+    """The IDs that one project gets.
+
+    They are valid names of Slurm's switches and blocks, and valid values of
+    Kubernetes' labels.
+
+    :ivar project_id: ID of the project.
+    """
+
+    project_id: str
+    _secret: bytes = dataclasses.field(repr=False)
+
+    def host(self, name: str) -> str:
+        """Return the ID of a compute host."""
+        return self._of('host', name)
+
+    def switch(self, name: str) -> str:
+        """Return the ID of a switch."""
+        return self._of('switch', name)
+
+    def rack(self, name: str) -> str:
+        """Return the ID of a rack."""
+        return self._of('rack', name)
+
+    def _of(self, kind: str, name: str) -> str:
+        # Neither a project ID nor a name in Nova's API has a null character,
+        # so no two triples make the same text.
+        text = '\0'.join((self.project_id, kind, name))
+        digest = hmac.new(
+            self._secret, text.encode(errors='surrogatepass'), hashlib.sha256
+        )
+        return f'{kind}-{digest.hexdigest()[:_DIGITS]}'
+
+
+def derived(password: str) -> bytes:
+    """Return a secret that is derived from the password of a service user.
+
+    Servers of the same user agree on it, and it does not tell the password.
+    """
+    return hmac.new(
+        password.encode(), b'nova-vhpc opaque ids', hashlib.sha256
+    ).digest()
