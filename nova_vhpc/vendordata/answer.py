@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nova_vhpc.vendordata import model, mpi, routes, wrapper
+from nova_vhpc.vendordata.guest import script
 
 VERSION = 1
 """Version of the layout of the answer. A new key does not change it."""
@@ -54,6 +55,8 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
                 'id': member.uuid,
                 'name': member.name,
                 'vcpus': member.vcpus,
+                'slots': mpi.slots(member),
+                'node': _host(member) if model.mpi_address(member) else None,
                 'address': _text(model.mpi_address(member)),
                 'addresses': [
                     str(a) for nic in member.nics for a in nic.addresses
@@ -95,6 +98,7 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
             for route in peer_routes
         ],
         'routes_script': routes.script(peer_routes),
+        'hosts_program': script.script(),
     }
 
 

@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata.guest import launcher_files
+
+
+def answered(*members, **flavor):
+    cluster = fakes.cluster(members, **flavor)
+    return answer.answer(cluster, fakes.uuid(1))
+
+
+class LauncherFilesTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.members = [fakes.member(1, 'h1'), fakes.member(2, 'h2')]
+
+    def test_hostfiles_are_those_of_the_answer(self):
+        found = answered(*self.members)
+        self.assertEqual(
+            found['hostfile']['mpich'], launcher_files.mpich_hostfile(found)
+        )
+        for form in (
+            launcher_files.openmpi_hostfile,
+            launcher_files.prrte_hostfile,
+        ):
+            self.assertEqual(found['hostfile']['openmpi'], form(found))
+
+    def test_rankfile_has_a_rank_for_each_vcpu(self):
+        self.assertEqual(
+            'rank 0=10.1.0.1 slot=0\n'
+            'rank 1=10.1.0.1 slot=1\n'
+            'rank 2=10.1.0.2 slot=0\n'
+            'rank 3=10.1.0.2 slot=1\n',
+            launcher_files.rankfile(answered(*self.members)),
+        )
+
+    def test_rank_with_threads_has_all_vcpus_of_its_member(self):
+        self.assertEqual(
+            'rank 0=10.1.0.1 slot=0-1\nrank 1=10.1.0.2 slot=0-1\n',
+            launcher_files.rankfile(
+                answered(*self.members, paradigm='hybrid')
+            ),
+        )
+
+    def test_member_that_does_not_run_has_no_rank(self):
+        stopped = dataclasses.replace(self.members[1], running=False)
+        self.assertNotIn(
+            '10.1.0.2',
+            launcher_files.rankfile(answered(self.members[0], stopped)),
+        )
+
+    def test_environment_can_be_evaluated(self):
+        text = launcher_files.environment(
+            answered(*self.members, paradigm='hybrid')
+        )
+        self.assertIn('export OMP_NUM_THREADS=2\n', text)
+        self.assertIn('export VHPC_RANK=0\n', text)
+        self.assertIn('export VHPC_SLOTS=2\n', text)
+        self.assertIn('export VHPC_COMPLETE=yes\n', text)
+
+
+class ReportTest(base.TestCase):
+    def test_report_says_what_is_missing(self):
+        stopped = dataclasses.replace(
+            fakes.member(2, None), running=False, status='SHUTOFF'
+        )
+        text = launcher_files.report(answered(fakes.member(1, 'h1'), stopped))
+        self.assertIn('1 of 2 members are ready: NOT complete', text)
+        self.assertRegex(text, r'0\*\s+member-1\s+10.1.0.1\s+2\s+ACTIVE')
+        self.assertRegex(text, r'1\s+member-2\s+10.1.0.2\s+2\s+SHUTOFF')
+
+    def test_names_cannot_control_the_terminal(self):
+        member = dataclasses.replace(fakes.member(1, 'h1'), name='\x1b[2Jx')
+        self.assertNotIn('\x1b', launcher_files.report(answered(member)))

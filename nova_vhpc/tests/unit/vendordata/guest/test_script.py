@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The program as guests get it: one file, run without this package."""
+
+import ast
+import json
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+
+from nova_vhpc.tests import base, served
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata.guest import hosts_program, script
+
+
+class ScriptTest(base.TestCase):
+    def test_it_is_python_3_6(self):
+        tree = ast.parse(script.script(), feature_version=(3, 6))
+        for node in ast.walk(tree):
+            found = []
+            if isinstance(node, ast.FunctionDef):
+                found = [a.annotation for a in node.args.args]
+                found.append(node.returns)
+            for annotation in found:
+                # Python 3.6 evaluates annotations; dict[str, str] and
+                # "str | None" are errors there, texts are not.
+                self.assertIsInstance(
+                    annotation,
+                    ast.Name | ast.Constant | ast.Attribute | None,
+                    ast.unparse(node),
+                )
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                names = (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else [one.name for one in node.names]
+                )
+                for name in names:
+                    self.assertIn(
+                        name.partition('.')[0], sys.stdlib_module_names
+                    )
+
+    def test_its_modules_have_no_name_in_common(self):
+        tree = ast.parse(script.script())
+        names = [
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        ]
+        names += [
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+        ]
+        self.assertEqual(sorted(set(names)), sorted(names))
+
+
+class ProgramTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        cluster = fakes.cluster(
+            [fakes.member(1, 'h1', 's1'), fakes.member(2, 'h2', 's2')]
+        )
+        self.answer = answer.answer(cluster, fakes.uuid(1))
+        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        # Members get it by the vendordata itself.
+        self.program = self.path / 'nova-vhpc-hosts'
+        self.program.write_text(self.answer['hosts_program'])
+        self.file = self.path / 'vendor_data2.json'
+        self.write({'static': {}, 'vhpc': self.answer})
+
+    def write(self, value):
+        self.file.write_text(json.dumps(value))
+
+    def run_(self, *argv):
+        """Run the program without this package.
+
+        :returns: exit status, standard output, standard error.
+        """
+        found = subprocess.run(
+            [sys.executable, '-I', '-S', str(self.program), *argv],
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+        )
+        return found.returncode, found.stdout, found.stderr
+
+    def test_each_format_is_printed_from_a_config_drive(self):
+        formats = {
+            **hosts_program.LAUNCHER_FORMATS,
+            **hosts_program.TOPOLOGY_FORMATS,
+        }
+        for name, form in formats.items():
+            wanted = form(
+                self.answer['members']
+                if name in hosts_program.TOPOLOGY_FORMATS
+                else self.answer
+            )
+            self.assertTrue(wanted)
+            self.assertEqual(
+                (0, wanted, ''), self.run_(name, '--file', str(self.file))
+            )
+
+    def test_metadata_service_is_asked(self):
+        asked = []
+
+        def metadata(environ, start_response):
+            asked.append(environ['PATH_INFO'])
+            start_response('200 OK', [])
+            return [self.file.read_bytes()]
+
+        url = self.useFixture(served.Served(metadata)).url
+        status, out, err = self.run_('mpich', '--url', f'{url}vendor_data2')
+        self.assertEqual((0, ''), (status, err))
+        self.assertEqual(self.answer['hostfile']['mpich'], out)
+        self.assertEqual(['/vendor_data2'], asked)
+
+    def test_failure_is_one_line(self):
+        for value, reason in (
+            ({'static': {}}, "no 'vhpc'"),
+            ([], "no 'vhpc'"),
+            ({'vhpc': {}}, 'in no virtual cluster'),
+            ({'vhpc': {'members': [{}]}}, 'of another version'),
+            ({'vhpc': []}, 'in no virtual cluster'),
+        ):
+            self.write(value)
+            status, out, err = self.run_('mpich', '--file', str(self.file))
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn(reason, err)
+            self.assertEqual(1, err.count('\n'), err)
+        status, _out, err = self.run_('--url', 'http://127.0.0.1:9/x')
+        self.assertEqual((1, 1), (status, err.count('\n')), err)
+
+    def test_wait_ends_when_the_cluster_is_complete(self):
+        self.answer['cluster']['complete'] = False
+        self.write({'vhpc': self.answer})
+        argv = ('mpich', '--file', str(self.file), '--wait')
+        status, _out, err = self.run_(*argv, '0.1')
+        self.assertEqual(1, status)
+        self.assertIn('not complete', err)
+        self.answer['cluster']['complete'] = True
+        self.write({'vhpc': self.answer})
+        self.assertEqual(0, self.run_(*argv, '600')[0])

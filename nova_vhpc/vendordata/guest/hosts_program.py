@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-vhpc-hosts``: files for launchers and job schedulers, in a guest.
+
+Part of the program that runs in guests (:mod:`.script`): Python 3.6 and its
+standard library.
+"""
+
+import argparse
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from nova_vhpc.vendordata.guest.launcher_files import LAUNCHER_FORMATS
+from nova_vhpc.vendordata.guest.topology_files import TOPOLOGY_FORMATS
+
+URL = 'http://169.254.169.254/openstack/latest/vendor_data2.json'
+
+CONFIG_DRIVE = '/mnt/config/openstack/latest/vendor_data2.json'
+"""Where cloud-init's documentation mounts a config drive."""
+
+_TIMEOUT_S = 10
+_PAUSE_S = 5
+
+_HELP = """\
+Print files for launchers of MPI and for job schedulers, from what the
+metadata service says of this server's virtual cluster.
+"""
+
+
+class HostsError(Exception):
+    """The vendordata cannot be had or used; the text says why."""
+
+
+def main(argv: 'list[str] | None' = None) -> int:
+    """Print one file.
+
+    :returns: 0; 1 if there is no vendordata, or with ``--wait`` no complete
+        cluster; 2 for bad arguments.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        answer = _complete(args) if args.wait else read_answer(args)
+        if args.format in TOPOLOGY_FORMATS:
+            text = TOPOLOGY_FORMATS[args.format](answer['members'])
+        else:
+            text = LAUNCHER_FORMATS[args.format](answer)
+    except (HostsError, ValueError) as error:
+        sys.stderr.write(f'nova-vhpc-hosts: {error}\n')
+        return 1
+    except (KeyError, TypeError) as error:
+        sys.stderr.write(
+            'nova-vhpc-hosts: the vendordata is not that of '
+            f'nova-vhpc-vendordata ({error!r}); is it of another version?\n'
+        )
+        return 1
+    sys.stdout.write(text)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog='nova-vhpc-hosts', description=_HELP)
+    parser.add_argument(
+        'format',
+        nargs='?',
+        default='report',
+        choices=sorted([*LAUNCHER_FORMATS, *TOPOLOGY_FORMATS]),
+        help='what to print (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--url',
+        default=URL,
+        help='metadata service (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--file',
+        help=f'read this file instead, such as {CONFIG_DRIVE} of a '
+        'config drive, which is as old as the server',
+    )
+    parser.add_argument(
+        '--target',
+        default='vhpc',
+        help="name of the service in Nova's vendordata_dynamic_targets "
+        '(default: %(default)s)',
+    )
+    parser.add_argument(
+        '--wait',
+        type=float,
+        default=0,
+        metavar='SECONDS',
+        help='wait so long at most until the cluster is complete',
+    )
+    return parser
+
+
+def read_answer(args: argparse.Namespace) -> 'dict[str, Any]':
+    """Return the vendordata of this server's cluster.
+
+    :raises HostsError: it cannot be read, or the server is in no cluster.
+    """
+    try:
+        if args.file:
+            with open(args.file) as file:
+                text = file.read()
+        else:
+            # Without a proxy: none reaches the link-local address.
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({})
+            )
+            with opener.open(args.url, timeout=_TIMEOUT_S) as response:
+                text = response.read().decode()
+        answer = json.loads(text)[args.target]
+    except urllib.error.HTTPError as error:
+        raise HostsError(
+            f'{args.url}: {error}; has your cloud vendordata?'
+        ) from None
+    except (OSError, ValueError) as error:
+        raise HostsError(f'{args.file or args.url}: {error}') from None
+    except (KeyError, TypeError):
+        raise HostsError(
+            f'the vendordata has no {args.target!r}: ask the operator of the '
+            'cloud whether nova-vhpc-vendordata runs and how its target is '
+            'called (--target)'
+        ) from None
+    if not answer:
+        raise HostsError(
+            'this server is in no virtual cluster, or the cloud could not be '
+            'asked: it needs a flavor with vhpc: extra specs and a server '
+            'group'
+        )
+    found: dict[str, Any] = answer
+    return found
+
+
+def _complete(args: argparse.Namespace) -> 'dict[str, Any]':
+    """Return the vendordata as soon as the cluster is complete.
+
+    :raises HostsError: it is not in time.
+    """
+    end = time.monotonic() + args.wait
+    while True:
+        try:
+            answer = read_answer(args)
+            if answer['cluster']['complete']:
+                return answer
+            reason = 'the cluster is not complete'
+        except HostsError as error:
+            reason = str(error)
+        if time.monotonic() >= end:
+            raise HostsError(f'{reason}, after {args.wait:g} s')
+        time.sleep(min(_PAUSE_S, max(0.0, end - time.monotonic())))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,166 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What launchers of MPI read, and a report for people. Pure.
+
+Part of the program that runs in guests (:mod:`.script`): Python 3.6 and its
+standard library. All take the vendordata of a member.
+"""
+
+import shlex
+from typing import Any
+
+
+def openmpi_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of Open MPI."""
+    return str(answer['hostfile']['openmpi'])
+
+
+def mpich_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of MPICH's Hydra and of Intel MPI."""
+    return str(answer['hostfile']['mpich'])
+
+
+def prrte_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of PRRTE (``prte``, ``prterun``), which starts
+    programs of PMIx."""
+    return openmpi_hostfile(answer)
+
+
+def rankfile(answer: 'dict[str, Any]') -> str:
+    """Return a rankfile of Open MPI and PRRTE.
+
+    It has a rank for each vCPU, or, where ranks have threads, for each
+    member, with all its vCPUs.
+    """
+    lines = []
+    rank = 0
+    for member in listed_members(answer):
+        slots = member['slots']
+        for slot in range(slots):
+            cpus = (
+                str(slot)
+                if slots == member['vcpus']
+                else '0-{}'.format(member['vcpus'] - 1)
+            )
+            lines.append(
+                'rank {}={} slot={}\n'.format(rank, member['node'], cpus)
+            )
+            rank += 1
+    return ''.join(lines)
+
+
+def environment(answer: 'dict[str, Any]') -> str:
+    """Return lines for ``eval`` of a shell."""
+    cluster = answer['cluster']
+    values = {
+        'VHPC_CLUSTER': cluster['id'],
+        'VHPC_COMPLETE': 'yes' if cluster['complete'] else 'no',
+        'VHPC_RANK': answer['rank'],
+        'VHPC_MEMBERS': len(answer['members']),
+        'VHPC_SLOTS': sum(one['slots'] for one in listed_members(answer)),
+    }
+    values.update(answer['mpi']['environment'])
+    return ''.join(
+        f'export {name}={shlex.quote(str(value))}\n'
+        for name, value in sorted(values.items())
+    )
+
+
+def report(answer: 'dict[str, Any]') -> str:
+    """Return what the cluster is and how it runs, for people."""
+    cluster = answer['cluster']
+    listed = listed_members(answer)
+    lines = [
+        'cluster {} ({}), network configuration {}'.format(
+            _plain(cluster['name']),
+            cluster['id'],
+            cluster['network'] or 'not set',
+        ),
+        '{} of {} members are ready: {}'.format(
+            len(listed),
+            cluster['expected'],
+            'complete' if cluster['complete'] else 'NOT complete',
+        ),
+        '',
+    ]
+    rows = [['rank', 'name', 'address', 'vcpus', 'status', 'distance']]
+    rows[0] += ['held up', 'windows', 'over-commit']
+    for member in answer['members']:
+        live = member.get('live') or {}
+        mark = '*' if member['rank'] == answer['rank'] else ''
+        rows.append(
+            [
+                '{}{}'.format(member['rank'], mark),
+                _plain(member['name']),
+                member['address'] or '-',
+                str(member['vcpus']),
+                member['status'],
+                member['distance'],
+                _percent(live.get('held_up')),
+                _percent(live.get('in_windows')),
+                _number(live.get('overcommit')),
+            ]
+        )
+    widths = [max(map(len, column)) for column in map(list, _columns(rows))]
+    lines += [
+        '  '.join(
+            cell.ljust(widths[index]) for index, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+    problems = []
+    for member in answer['members']:
+        problem = (member.get('live') or {}).get('problem')
+        if problem:
+            problems.append(
+                '{}: {}'.format(_plain(member['name']), _plain(problem))
+            )
+    if problems:
+        lines += ['', *problems]
+    return '\n'.join(lines) + '\n'
+
+
+def listed_members(answer: 'dict[str, Any]') -> 'list[dict[str, Any]]':
+    """Return the members that hostfiles have."""
+    return [
+        member
+        for member in answer['members']
+        if member['running'] and member['address']
+    ]
+
+
+LAUNCHER_FORMATS = {
+    'openmpi': openmpi_hostfile,
+    'mpich': mpich_hostfile,
+    'prrte': prrte_hostfile,
+    'rankfile': rankfile,
+    'environment': environment,
+    'report': report,
+}
+
+
+def _columns(rows: 'list[list[str]]') -> 'list[list[str]]':
+    return [[row[index] for row in rows] for index in range(len(rows[0]))]
+
+
+def _percent(part: 'float | None') -> str:
+    return '?' if part is None else f'{100 * part:.0f}%'
+
+
+def _number(value: 'float | None') -> str:
+    return '?' if value is None else f'{value:.1f}'
+
+
+def _plain(text: str) -> str:
+    """Return text without what could control the terminal."""
+    return ''.join(char if char.isprintable() else '?' for char in text)

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The program ``nova-vhpc-hosts`` as one file, for guests.
+
+Guests have neither this package nor its dependencies: the modules of the
+program follow each other in one text, without what they import of each other.
+"""
+
+import functools
+import importlib.resources
+
+_MODULES = ('topology_files', 'launcher_files', 'hosts_program')
+
+_PACKAGE = __package__
+
+
+@functools.cache
+def script() -> str:
+    """Return the program as the text of one file."""
+    return '#!/usr/bin/env python3\n' + '\n\n'.join(
+        _body(module, first=module == _MODULES[0]) for module in _MODULES
+    )
+
+
+def _body(module: str, first: bool) -> str:
+    """Return the text of a module.
+
+    :param first: whether to keep the licence, which all begin with.
+    """
+    text = (
+        importlib.resources.files(_PACKAGE)
+        .joinpath(f'{module}.py')
+        .read_text(encoding='utf-8')
+    )
+    licence, code = text.split('\n\n', 1)
+    lines = [
+        line
+        for line in code.splitlines()
+        if not line.startswith('from nova_vhpc.')
+    ]
+    body = '\n'.join(lines).strip() + '\n'
+    return f'{licence}\n\n{body}' if first else body
+
+
+if __name__ == '__main__':
+    print(script(), end='')
