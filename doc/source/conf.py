@@ -44,6 +44,8 @@ openstackdocs_auto_version = False
 version = release = ''
 
 html_theme = 'openstackdocs'
+html_static_path = ['_css']
+html_css_files = ['landing.css']
 pygments_style = 'native'
 exclude_patterns = ['_build']
 graphviz_output_format = 'svg'

@@ -13,15 +13,18 @@
 """Pictures are current, named where they are used, and can be read."""
 
 import itertools
+import json
 import pathlib
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
+import fixtures
 import matplotlib
 from PIL import ImageFont
 
+from nova_vhpc.cmd import top
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -79,6 +82,17 @@ class PicturesTest(base.TestCase):
             (0, '', ''), (done.returncode, done.stdout, done.stderr)
         )
 
+    def test_screen_of_top_shows_what_the_agent_answered(self):
+        """The picture is Textual's, whose bytes differ between versions."""
+        picture = pathlib.Path(self.useFixture(fixtures.TempDir()).join('a'))
+        status = TOP / 'doc/pictures/top-status.json'
+        words = ('--input', str(status), '--screenshot', str(picture))
+        self.assertEqual(0, top.main([*words, '--size', '100x20']))
+        shown = FOLDER.joinpath('screenshots/top.svg').read_text()
+        for vm in json.loads(status.read_text())['vms']:
+            for text in (picture.read_text(), shown):
+                self.assertIn(vm['server_name'], text)
+
     def test_every_picture_that_is_named_exists_and_has_a_text(self):
         used = set()
         for page in pages():
@@ -109,9 +123,9 @@ class PicturesTest(base.TestCase):
                     int(text.get('font-size')), LEAST_SIZE, file.name
                 )
             found = boxes(root)
-            for left, top, right, bottom, words in found:
+            for left, upper, right, lower, words in found:
                 inside = left >= 0 and right <= width
-                inside = inside and top >= 0 and bottom <= height
+                inside = inside and upper >= 0 and lower <= height
                 self.assertTrue(inside, f'{file.name}: {words}')
             for one, two in itertools.combinations(found, 2):
                 apart = (
