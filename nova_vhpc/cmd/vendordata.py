@@ -30,7 +30,7 @@ from nova_vhpc import http_limits, version
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.vendordata import nova, opaque_ids, wsgi
+from nova_vhpc.vendordata import id_secret, nova, wsgi
 
 LOG = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
     client = credentials.adapter(conf, group)
     source = nova.NovaClusterSource(
         client,
-        id_secret(conf),
+        secret_of_ids(conf),
         conf.vhpc_vendordata.cache_seconds,
         place=credentials.place(conf, group),
     )
@@ -124,32 +124,22 @@ def make(conf: cfg.ConfigOpts) -> Any:
     return application
 
 
-def id_secret(conf: cfg.ConfigOpts) -> bytes:
+def secret_of_ids(conf: cfg.ConfigOpts) -> bytes:
     """Return the secret of the IDs that tenants get.
 
     :raises ValueError: ``[vhpc_vendordata] id_secret`` is too short.
     """
-    configured = str(conf.vhpc_vendordata.id_secret)
-    if configured:
-        if len(configured) < opaque_ids.MIN_SECRET_LENGTH:
-            raise ValueError(
-                f'[vhpc_vendordata]id_secret has {len(configured)} '
-                f'characters, fewer than {opaque_ids.MIN_SECRET_LENGTH}: the '
-                'names behind the IDs could be guessed; set it to the output '
-                'of: openssl rand -hex 32'
-            )
-        return configured.encode()
-    password = credentials.secret(conf, nova_conf.GROUP)
-    if password is not None:
-        return opaque_ids.derived(password)
-    LOG.warning(
-        'Members will get other IDs of hosts, switches and racks after each '
-        'restart, and from each vendordata server: [vhpc_vendordata]id_secret '
-        'is not set, and [%s] has no password that a secret could be derived '
-        'from',
-        nova_conf.GROUP,
-    )
-    return secrets.token_bytes()
+    secret = id_secret.configured(conf)
+    if secret is None:
+        LOG.warning(
+            'Members will get other IDs of hosts, switches and racks after '
+            'each restart, and from each vendordata server: '
+            '[vhpc_vendordata]id_secret is not set, and [%s] has no password '
+            'that a secret could be derived from',
+            nova_conf.GROUP,
+        )
+        return secrets.token_bytes()
+    return secret
 
 
 def application() -> Any:

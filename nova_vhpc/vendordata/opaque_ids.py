@@ -21,12 +21,15 @@ names cannot be guessed and tried.
 import dataclasses
 import hashlib
 import hmac
+import re
 
 MIN_SECRET_LENGTH = 16
 """Fewest characters of ``[vhpc_vendordata] id_secret``."""
 
 _DIGITS = 16
 """Hexadecimal digits of an ID: 64 bits, so that two never agree by chance."""
+
+_ID = re.compile(f'(host|switch|rack)-[0-9a-f]{{{_DIGITS}}}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +65,11 @@ class OpaqueIds:
             self._secret, text.encode(errors='surrogatepass'), hashlib.sha256
         )
         return f'{kind}-{digest.hexdigest()[:_DIGITS]}'
+
+
+def is_id(value: object) -> bool:
+    """Return whether a value is an ID as this module makes them."""
+    return isinstance(value, str) and bool(_ID.fullmatch(value))
 
 
 def derived(password: str) -> bytes:

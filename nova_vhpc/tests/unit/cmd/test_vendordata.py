@@ -130,7 +130,7 @@ class IdSecretTest(base.TestCase):
             )
         )
         conf = vendordata.load(['--config-file', str(path)])
-        return vendordata.id_secret(conf)
+        return vendordata.secret_of_ids(conf)
 
     def test_servers_of_one_user_agree(self):
         self.assertEqual(self.secret('hunter2'), self.secret('hunter2'))

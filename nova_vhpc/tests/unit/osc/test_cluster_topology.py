@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+import pathlib
+
+import fixtures
+
+from nova_vhpc.tests.unit.osc import test_cluster
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer, nova, opaque_ids
+
+SECRET = 'only the operator knows'
+HOST_ID = '0123456789abcdef' * 3
+
+
+class TopologyTest(test_cluster.ClusterTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.conf = self.path / 'nova-vhpc.conf'
+        self.conf.write_text(f'[vhpc_vendordata]\nid_secret = {SECRET}\n')
+
+    def topology(self, *argv, form='slurm-conf'):
+        return self.run_('cluster', 'topology', '--format', form, *argv)
+
+    def test_ids_are_those_that_members_get(self):
+        status, out, err = self.topology('g', '--config-file', str(self.conf))
+        self.assertEqual(0, status, err)
+        ids = opaque_ids.OpaqueIds('p', SECRET.encode())
+        member = nova.member_of(
+            self.servers['a'] | {'id': fakes.uuid(1)},
+            ids,
+            {self.hosts[0]: ('leaf1', 'r1')},
+        )
+        self.assertEqual(
+            f'SwitchName={member.switch} Nodes=a,b\n'
+            f'SwitchName={member.rack} Switches={member.switch}\n',
+            out,
+        )
+
+    def test_nothing_of_the_operator_is_printed(self):
+        for form in ('slurm-yaml', 'topograph', 'kubernetes'):
+            status, out, _err = self.topology(
+                'g', '--config-file', str(self.conf), form=form
+            )
+            self.assertEqual(0, status)
+            for name in (*self.hosts, 'leaf1', 'r1'):
+                self.assertNotIn(f'{name}\n', out.replace('"', '\n'))
+                self.assertNotIn(f'={name} ', out)
+
+    def test_several_clusters_make_one_topology(self):
+        self.group('other', 'c')
+        self.server('c', self.hosts[0])
+        _status, out, _err = self.topology(
+            'g', 'other', 'g', '--config-file', str(self.conf)
+        )
+        self.assertIn(' Nodes=a,b,c\n', out)
+
+    def test_without_the_secret_nothing_is_printed(self):
+        status, out, err = self.topology('g')
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('[vhpc_vendordata]id_secret', err)
+        self.assertIn('id_secret', err.splitlines()[-1])
+
+    def test_short_secret_is_refused(self):
+        self.conf.write_text('[vhpc_vendordata]\nid_secret = short\n')
+        status, _out, err = self.topology('g', '--config-file', str(self.conf))
+        self.assertEqual(1, status)
+        self.assertIn('fewer than 16', err)
+
+    def test_tenant_gets_hosts_and_a_sentence_about_switches(self):
+        self.as_tenant()
+        for name in 'ab':
+            self.servers[name]['hostId'] = HOST_ID
+        status, out, err = self.topology('g')
+        self.assertEqual(0, status)
+        self.assertEqual('SwitchName=host-0123456789abcdef Nodes=a,b\n', out)
+        self.assertIn('--vendor-data', err)
+        self.assertNotIn('403', err)
+
+    def test_vendordata_of_a_member_needs_no_cloud(self):
+        ids = fakes.IDS
+        cluster = fakes.cluster(
+            [
+                fakes.member(1, ids.host('h1'), ids.switch('s1')),
+                fakes.member(2, ids.host('h2'), ids.switch('s2')),
+            ]
+        )
+        file = self.path / 'vendor_data2.json'
+        found = answer.answer(cluster, fakes.uuid(1))
+        file.write_text(json.dumps({'vhpc': found}))
+        status, out, err = self.topology('--vendor-data', str(file))
+        self.assertEqual(0, status, err)
+        self.assertIn(f'SwitchName={ids.switch("s2")} Nodes=member-2\n', out)
+        self.assertEqual([], self.cloud.requests)
+
+    def test_file_that_is_no_vendordata_is_refused_in_one_line(self):
+        file = self.path / 'vendor_data2.json'
+        place = {'name': 'n', 'host': 'h\nSwitchName=x'}
+        for value in (
+            [],
+            {},
+            {'vhpc': {}},
+            {'vhpc': {'members': [{}]}},
+            {'vhpc': {'members': [place | {'switch': None, 'rack': None}]}},
+        ):
+            file.write_text(json.dumps(value))
+            status, out, err = self.topology('--vendor-data', str(file))
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('no vendordata', err.splitlines()[-1])
+            self.assertIn('no vendordata', err)
+        status, _out, err = self.topology('--vendor-data', '/nonexistent')
+        self.assertEqual(1, status)
+        self.assertIn('/nonexistent', err.splitlines()[-1])
+
+    def test_clusters_and_files_exclude_each_other(self):
+        for argv in ((), ('g', '--vendor-data', 'x')):
+            status, _out, err = self.topology(*argv)
+            self.assertEqual(1, status)
+            self.assertIn('one of the two', err)
