@@ -23,6 +23,7 @@ import sys
 import gains
 import gang_windows
 import how_it_works
+import network_speed
 import networks
 import papers
 import phases
@@ -37,6 +38,7 @@ PICTURES = {
     'slots': slots.draw,
     'phases': phases.draw,
     'papers': papers.draw,
+    'network-speed': network_speed.draw,
     **networks.PICTURES,
 }
 """Functions that return the text of an SVG file, by its name."""

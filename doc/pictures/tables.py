@@ -34,8 +34,8 @@ def page(name):
     return (SOURCE / f'{name}.rst').read_text()
 
 
-def rows(text, *header):
-    """Return the rows of the list-table with these first columns, by name.
+def lines(text, *header):
+    """Return the cells of the list-table with these first columns, by line.
 
     :param text: page with the table.
     :param header: first words of its header.
@@ -46,15 +46,19 @@ def rows(text, *header):
         for line in block.splitlines():
             if re.match(r'\s+\* -', line):
                 table.append([line.partition('* -')[2].strip()])
-            elif re.match(r'\s+- ', line) and table:
+            elif re.match(r'\s+-( |$)', line) and table:
                 table[-1].append(line.strip()[1:].strip())
-            elif re.match(r'\s+-$', line) and table:
-                table[-1].append('')
             elif line.strip() and not line.startswith(' '):
                 break
         if table and tuple(table[0][: len(header)]) == header:
-            return {row[0].strip('`'): row for row in table[1:]}, table[0]
+            return table
     raise LookupError(f'no table {header}')
+
+
+def rows(text, *header):
+    """Return the lines of a table by their first cell, and its header."""
+    first, *others = lines(text, *header)
+    return {cells[0].strip('`'): cells for cells in others}, first
 
 
 def interval(words):
