@@ -85,18 +85,29 @@ class HostCollector(registry.Collector):
 
     :param status: returns the status document; it needs no VMs.
     :param claimed: returns the uplinks that guests claim, by UUID.
+    :param pause: returns as soon as no tick is under way.
     """
 
     def __init__(
         self,
         status: Callable[[], dict[str, Any]],
         claimed: Callable[[], Mapping[str, Any]] = dict,
+        pause: Callable[[], object] = lambda: None,
     ) -> None:
         self._status = status
         self._claimed = claimed
+        self._pause = pause
 
     def collect(self) -> Iterator[core.Metric]:
-        """Yield all metrics but those of VMs and the tick's histogram."""
+        """Yield all metrics but those of VMs and the tick's histogram.
+
+        The library writes each before it asks for the next.
+        """
+        for metric in self._metrics():
+            self._pause()
+            yield metric
+
+    def _metrics(self) -> Iterator[core.Metric]:
         status = self._status()
         agent = status['agent']
         yield from _rows(core.CounterMetricFamily, AGENT_COUNTERS, agent)

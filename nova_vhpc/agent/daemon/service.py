@@ -179,18 +179,23 @@ class Service:
 
     def _make_metrics(self) -> metrics.Metrics:
         binder = self.binder
+
+        def pause() -> None:
+            # A tick that takes all of its period must not hide the metrics.
+            self.tick_loop.idle.wait(METRICS_PAUSE_S)
+
         vms = vm_metrics.VmMetrics(
             lambda: self.guest_manager.guests,
             lambda: self.tick_loop.last,
             dict if binder is None else binder.steered_devices,
             self.conf.vhpc_agent.sys_root,
-            # A tick that takes all of its period must not hide the metrics.
-            lambda: self.tick_loop.idle.wait(METRICS_PAUSE_S),
+            pause,
         )
         return metrics.Metrics(
             host_metrics.HostCollector(
                 self._host_document,
                 dict if binder is None else binder.claimed,
+                pause,
             ),
             vms.text,
         )

@@ -147,23 +147,23 @@ class VmMetrics:
             self._pause()
             labels.append(_labels(guest, facts.clusters.get(uuid)))
             rows.append(self._values(guest, devices.get(uuid, ()), facts))
-        lines: list[str] = []
+        blocks: list[str] = []
         columns: Iterable[Sequence[Value]] = (
             zip(*rows, strict=True) if rows else [()] * len(FAMILIES)
         )
         for family, column in zip(FAMILIES, columns, strict=True):
             self._pause()
-            lines.append(f'# HELP {family.name} {family.text}')
-            lines.append(f'# TYPE {family.name} {family.kind}')
-            lines.extend(
-                [
-                    f'{family.name}{{{label}}} {value}'
-                    for label, value in zip(labels, column, strict=True)
-                    if value is not None
-                ]
+            lines = [
+                f'{family.name}{{{label}}} {value}\n'
+                for label, value in zip(labels, column, strict=True)
+                if value is not None
+            ]
+            blocks.append(
+                f'# HELP {family.name} {family.text}\n'
+                f'# TYPE {family.name} {family.kind}\n{"".join(lines)}'
             )
         self._pause()
-        return '\n'.join(lines) + '\n'
+        return ''.join(blocks)
 
     def _values(
         self, guest: Guest, devices: Sequence[str], facts: '_TickFacts'

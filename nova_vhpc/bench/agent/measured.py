@@ -206,12 +206,13 @@ def measure(
     took_us = array.array('d')
     ticker: tick.TickLoop
 
+    def pause() -> None:
+        ticker.idle.wait(service.METRICS_PAUSE_S)
+
     endpoint = metrics.Metrics(
-        host_metrics.HostCollector(lambda: {'agent': {}}),
+        host_metrics.HostCollector(lambda: {'agent': {}}, pause=pause),
         vm_metrics.VmMetrics(
-            lambda: manager.guests,
-            lambda: ticker.last,
-            pause=lambda: ticker.idle.wait(service.METRICS_PAUSE_S),
+            lambda: manager.guests, lambda: ticker.last, pause=pause
         ).text,
     )
     begun_us = array.array('d')

@@ -218,6 +218,11 @@ class TestService(base.AgentTestCase):
                 ),
                 'both VMs to be measured',
             )
+            # A tick that has seen the VMs says which cluster they are in.
+            self.wait_for(
+                lambda: any(vm['cluster'] for vm in self.status()['vms']),
+                'the cluster of one VM',
+            )
             judged = self.status()['health']
             unhealthy = {
                 name

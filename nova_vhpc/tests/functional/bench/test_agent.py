@@ -28,6 +28,9 @@ KEYS = {
     'us_per_vm',
     'libvirt_us_per_vm',
     'rss_mib',
+    'scrape_ms',
+    'scraped_tick_p99_ms',
+    'scraped_shift_p99_ms',
 }
 PLUGINS = ('slice_policy', 'pinning_policy', 'predictor', 'follows_io')
 
@@ -64,5 +67,6 @@ class TestBench(base.BaseTestCase):
             tuple(result[name] for name in PLUGINS),
         )
         self.assertGreater(result['libvirt_us_per_vm'], 0)
+        self.assertGreater(result['scrape_ms'], 0)
         self.assertGreaterEqual(result['soak']['seconds'], 30)
         self.assertFalse(result['soak']['grew'], result['soak'])

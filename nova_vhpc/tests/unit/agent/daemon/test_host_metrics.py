@@ -39,6 +39,14 @@ class HostMetricsTest(base.BaseTestCase):
         ):
             self.assertIn(line, lines)
 
+    def test_tick_is_let_through_at_each_metric(self) -> None:
+        paused = []
+        collector = host_metrics.HostCollector(
+            lambda: {'agent': status_document.agent()},
+            pause=lambda: paused.append(True),
+        )
+        self.assertEqual(len(list(collector.collect())), len(paused))
+
     def test_vms_are_counted_by_workload(self) -> None:
         lines = page(workloads={'general': 2})
         self.assertIn('nova_vhpc_vms{workload="general"} 2.0', lines)
