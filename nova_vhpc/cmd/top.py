@@ -13,19 +13,32 @@
 """``nova-vhpc-top``: shows what agents do, by virtual cluster, like top."""
 
 import argparse
+import contextlib
 import os
 import pathlib
-import re
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
+from oslo_config import cfg
 from rich import console
 
-from nova_vhpc import version
+from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.cmd import arguments, output
-from nova_vhpc.conf import types
-from nova_vhpc.top import order, reader, report, sources
+from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.cmd import ctl, output, top_arguments
+from nova_vhpc.conf import nova_api
+from nova_vhpc.top import (
+    bus_source,
+    nova_members,
+    order,
+    reader,
+    report,
+    sources,
+)
+
+make_parser = top_arguments.make_parser
 
 PIPE_WIDTH = 200
 """Width in characters if standard output is no terminal and ``COLUMNS`` is
@@ -40,14 +53,17 @@ def main(argv: list[str] | None = None) -> int:
     output.take_any_name()
     parser = make_parser()
     args = parser.parse_args(argv)
-    _check(parser, args)
+    top_arguments.check(parser, args)
     try:
-        source = _source(args)
-        answers = source.fetch()
-        if args.once:
-            _print(args, answers)
-            return 0
-        return _screen(args, source, answers)
+        with _source(args) as source:
+            answers = source.fetch()
+            if args.once:
+                _print(args, answers)
+                return 0
+            return _screen(args, source, answers)
+    except _BusError as error:
+        print(f'nova-vhpc-top: {error}', file=sys.stderr)
+        return 2
     except sources.SourceError as error:
         print(f'nova-vhpc-top: {error}', file=sys.stderr)
     except OSError as error:
@@ -61,106 +77,69 @@ def main(argv: list[str] | None = None) -> int:
     return 1
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = arguments.ArgumentParser(
-        prog='nova-vhpc-top',
-        description='Show what agents do, by virtual cluster, like top.',
-    )
-    version.add_argument(parser)
-    where = parser.add_argument_group('whom to ask')
-    where.add_argument(
-        '--run-path',
-        default='/run/nova-vhpc',
-        help="the agent's [vhpc_agent]run_path (default: %(default)s)",
-    )
-    where.add_argument(
-        '--socket',
-        metavar='PATH',
-        help='path of the status socket, instead of --run-path',
-    )
-    where.add_argument(
-        '--input',
-        metavar='FILE',
-        help='show what --once --json has printed to a file, instead of '
-        'asking an agent',
-    )
-    what = parser.add_argument_group('what to show')
-    what.add_argument(
-        '--sort',
-        choices=[one.value for one in order.Order],
-        default=order.Order.NAME.value,
-        help='what to sort by (default: %(default)s)',
-    )
-    what.add_argument(
-        '--filter',
-        default='',
-        metavar='WORDS',
-        help='show only servers that have all these words in a name, UUID, '
-        'host, workload, phase, state or note',
-    )
-    how = parser.add_argument_group('how to show it')
-    how.add_argument(
-        '--interval',
-        default='1.0',
-        metavar='SECONDS',
-        help='time between two updates, from 0.1 (default: %(default)s)',
-    )
-    how.add_argument(
-        '--once',
-        action='store_true',
-        help='print once, as wide as the terminal or COLUMNS, then exit; '
-        'needs no Textual',
-    )
-    how.add_argument(
-        '--json',
-        action='store_true',
-        help='with --once: print whole answers as JSON, for scripts',
-    )
-    how.add_argument(
-        '--screenshot',
-        metavar='FILE.svg',
-        help='write a picture of the screen to a file, then exit',
-    )
-    how.add_argument(
-        '--size',
-        default='120x36',
-        metavar='COLUMNSxLINES',
-        help='size of that screen (default: %(default)s)',
-    )
-    return parser
+@contextlib.contextmanager
+def _source(args: argparse.Namespace) -> Iterator[sources.Source]:
+    """Give the source that the arguments name.
 
-
-def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Exit with a message if arguments do not fit together."""
-    if args.json and not args.once:
-        parser.error('--json goes with --once')
-    try:
-        args.interval = types.Finite(0.1, 3600.0)(args.interval)
-    except ValueError as error:
-        parser.error(f'--interval: {error}')
-    size = re.fullmatch(r'(\d{2,3})x(\d{1,3})', args.size)
-    if size is None or int(size[1]) < 20 or int(size[2]) < 8:
-        parser.error(
-            f"--size: '{args.size}' must be columns and lines, from 20x8 to "
-            '999x999, such as 120x36'
-        )
-    args.size = int(size[1]), int(size[2])
-    args.where = (
-        args.input or args.socket or status_socket.socket_path(args.run_path)
-    )
-    if not (args.once or args.screenshot) and not (
-        sys.stdout.isatty() and not console.Console().is_dumb_terminal
-    ):
-        parser.error(
-            'standard output is no terminal to draw on; --once prints'
-        )
-
-
-def _source(args: argparse.Namespace) -> sources.Source:
+    :raises _BusError: agents cannot be asked from here.
+    """
     if args.input:
-        return sources.FileSource(args.input)
-    return sources.SocketSource(args.where)
+        yield sources.FileSource(args.input)
+    elif args.cluster or args.host:
+        with _client(args) as (conf, client):
+            yield _bus_source(args, conf, client)
+    else:
+        yield sources.SocketSource(args.where)
+
+
+class _BusError(Exception):
+    """The message bus is not configured; the text says what is wrong."""
+
+
+@contextlib.contextmanager
+def _client(
+    args: argparse.Namespace,
+) -> Iterator[tuple[cfg.ConfigOpts, control.ControlClient]]:
+    try:
+        conf = ctl.make_conf(args)
+        nova_api.register_opts(conf)
+        client = control.ControlClient(conf)
+    except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
+        raise _BusError(conf_package.reason(error)) from None
+    try:
+        if getattr(conf, 'transport_url', None) == transport.NO_URL:
+            raise _BusError(
+                'transport_url is not set, so no agent can be asked; name '
+                "the agents' configuration by --config-file"
+            )
+        yield conf, client
+    finally:
+        client.close()
+
+
+def _bus_source(
+    args: argparse.Namespace,
+    conf: cfg.ConfigOpts,
+    client: control.ControlClient,
+) -> sources.Source:
+    def call(
+        hosts: Collection[str],
+    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        return ctl.call_all(
+            list(hosts), lambda host: client.call(host, 'status')
+        )
+
+    if args.host:
+        return bus_source.BusSource(call, args.host, args.cluster)
+
+    def here() -> Any:
+        try:
+            return status_socket.fetch(args.where)
+        except (OSError, ValueError):
+            return None
+
+    members = nova_members.NovaMembers(conf, args.cluster)
+    return bus_source.ClusterSource(call, args.cluster, members, here)
 
 
 def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
@@ -182,16 +161,16 @@ def _screen(
     args: argparse.Namespace, source: sources.Source, answers: sources.Answers
 ) -> int:
     # Only here, so that --once does without Textual.
-    from nova_vhpc.top import app
+    from nova_vhpc.top import app, picture
 
     top = app.TopApp(
         source, answers, args.interval, order.Order(args.sort), args.filter
     )
     if args.screenshot is None:
         return app.run(top)
-    picture = app.screenshot(top, args.size)
+    svg = picture.take(top, args.size)
     try:
-        pathlib.Path(args.screenshot).write_text(picture, 'utf-8')
+        pathlib.Path(args.screenshot).write_text(svg, 'utf-8')
     except OSError as error:
         print(
             f'nova-vhpc-top: cannot write --screenshot: {error}',

@@ -25,7 +25,6 @@ from nova_vhpc.top import (
     help_screen,
     lines,
     order,
-    picture,
     reader,
     report,
     server_table,
@@ -291,17 +290,3 @@ def run(top: TopApp) -> int:
     """
     top.run()
     return top.return_code or 0
-
-
-def screenshot(top: TopApp, size: tuple[int, int]) -> str:
-    """Return a picture of the screen as SVG, without a terminal.
-
-    :param size: columns and lines.
-    """
-
-    async def take() -> str:
-        async with top.run_test(size=size) as pilot:
-            await pilot.pause()
-            return picture.mend(top.export_screenshot(simplify=True))
-
-    return asyncio.run(take())

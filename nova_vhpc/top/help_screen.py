@@ -45,7 +45,7 @@ HELP = text.Text.from_markup(
   recv %      CPU time received, of what stock Linux would give; of a
               cluster, that of the server that received least
   CPU %       CPU time of all vCPUs, of one CPU
-  phase       io or compute
+  phase       io or computing
   lat us      synchronisation latency in a control period; the longest
   slice ms    time slice that was decided
   window ms   length of its gang window

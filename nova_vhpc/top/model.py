@@ -60,7 +60,7 @@ class Server:
     :ivar name: name of the server; that of the domain if unknown.
     :ivar domain: libvirt's name of the domain.
     :ivar cluster: ID of its virtual cluster; None without one.
-    :ivar phase: ``io`` or ``compute``; None before the first decision.
+    :ivar phase: ``io`` or ``computing``; None before the first decision.
     :ivar cpu: CPU time of all vCPUs, as a part of one CPU.
     :ivar received: CPU time received, as a part of what stock Linux would
         give.

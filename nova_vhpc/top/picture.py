@@ -10,9 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Mends the SVG that Textual makes of a screen. Pure."""
+"""A picture of the screen as SVG."""
 
+import asyncio
 import re
+from typing import Any
+
+from textual import app
 
 CELL_WIDTH = 12.2
 """Width of a character in the SVG of the library rich."""
@@ -22,6 +26,20 @@ _TEXT = re.compile(
     r'x="(?P<x>[\d.]+)" (?P<y>y="[\d.]+") textLength="(?P<length>[\d.]+)"'
     r'(?P<rest>[^>]*>)(?P<blanks>(?:&#160;)+)'
 )
+
+
+def take(screen: app.App[Any], size: tuple[int, int]) -> str:
+    """Return a picture of a program's screen, without a terminal.
+
+    :param size: columns and lines.
+    """
+
+    async def run() -> str:
+        async with screen.run_test(size=size) as pilot:
+            await pilot.pause()
+            return mend(screen.export_screenshot(simplify=True))
+
+    return asyncio.run(run())
 
 
 def mend(svg: str) -> str:

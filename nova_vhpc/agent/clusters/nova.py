@@ -12,6 +12,7 @@
 
 """Reads the servers of this host and their groups from Nova's API."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
@@ -25,6 +26,9 @@ from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api
 
 MICROVERSION = '2.100'
+
+_MAX_CALLS = 16
+"""Servers that are asked for at a time."""
 
 
 class NovaError(Exception):
@@ -119,6 +123,40 @@ class NovaServers:
             return None
         return host if isinstance(host, str) else None
 
+    def members_of(self, cluster: str) -> dict[str, str | None]:
+        """Return the hosts of a cluster's servers, by UUID.
+
+        :param cluster: UUID of a server group, or the name that flavor or
+            metadata give, with its project.
+        :returns: None for a server without a host, or whose host may not be
+            seen.
+        :raises NovaError: Nova is away, refuses the query, or knows no such
+            server group.
+        """
+        project, _, name = cluster.rpartition('/')
+        if not project:
+            return self._members_of_group(name)
+        with self._translated():
+            return {
+                server['id']: server.get('OS-EXT-SRV-ATTR:host')
+                for server in self._listed(self._nova(), project_id=project)
+                if (found := membership.read_server(server)) is not None
+                and found.group is None
+                and found.named == cluster
+            }
+
+    def _members_of_group(self, group: str) -> dict[str, str | None]:
+        with self._translated():
+            try:
+                body = self._nova().get(f'/os-server-groups/{group}').json()
+            except ksa_exceptions.NotFound:
+                raise NovaError(f'Nova has no server group {group}') from None
+            members = [str(one) for one in body['server_group']['members']]
+        with concurrent.futures.ThreadPoolExecutor(_MAX_CALLS) as pool:
+            return dict(
+                zip(members, pool.map(self.host_of, members), strict=True)
+            )
+
     def disconnect(self) -> None:
         """Drop the session; the next query logs in again."""
         self._adapter = None
@@ -142,22 +180,25 @@ class NovaServers:
 
         The membership is None for a server without ``vhpc:`` extra specs.
         """
-        marker = None
+        for server in self._listed(nova, host=self._host):
+            yield server['id'], membership.read_server(server)
+
+    @staticmethod
+    def _listed(nova: Any, **query: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the servers of all projects that a query finds."""
+        params = {**query, 'all_tenants': '1'}
         while True:
-            params = {'host': self._host, 'all_tenants': '1'}
-            if marker is not None:
-                params['marker'] = marker
             body = nova.get('/servers/detail', params=params).json()
             for server in body['servers']:
                 # Servers of a cell that is down may be stubs without flavor.
                 if server.get('flavor') is not None:
-                    yield server['id'], membership.read_server(server)
+                    yield server
             links = body.get('servers_links') or []
             if not body['servers'] or not any(
                 link.get('rel') == 'next' for link in links
             ):
                 return
-            marker = body['servers'][-1]['id']
+            params['marker'] = body['servers'][-1]['id']
 
     @staticmethod
     def _is_deleted(nova: Any, group: str) -> bool:

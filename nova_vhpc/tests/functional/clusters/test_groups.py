@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from nova.tests import fixtures as nova_fixtures
 
-from nova_vhpc.agent.clusters import groups
+from nova_vhpc.agent.clusters import groups, nova
 from nova_vhpc.tests.functional.clusters import cloud
 
 UNKNOWN = '11111111-2222-3333-4444-555555555555'
@@ -72,6 +72,23 @@ class GroupsTest(cloud.CloudCase):
         self.assertEqual(
             f'{project}/weather', known_groups.cluster_of(by_metadata)
         )
+
+    def test_members_of_a_cluster_are_found_on_all_hosts(self) -> None:
+        flavor = self.make_flavor(workload='parallel')
+        group = self.make_group()
+        placed = {
+            self.boot(flavor, host, group): host for host in ('host1', 'host2')
+        }
+        named = {'vhpc:cluster': 'weather'}
+        other = self.boot(flavor, 'host2', metadata=named)
+        servers = nova.NovaServers(self.make_conf(), '')
+        self.assertEqual(placed, servers.members_of(group))
+        self.assertEqual(
+            {other: 'host2'},
+            servers.members_of(f'{self.api_fixture.project_id}/weather'),
+        )
+        error = self.assertRaises(nova.NovaError, servers.members_of, UNKNOWN)
+        self.assertIn(f'no server group {UNKNOWN}', str(error))
 
     def test_servers_on_all_pages_are_read(self) -> None:
         self.flags(max_limit=2, group='api')

@@ -26,6 +26,7 @@ import tempfile
 from typing import IO
 from unittest import mock
 
+from nova_vhpc.agent.rpc import control
 from nova_vhpc.cmd import top
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.top import documents
@@ -98,7 +99,7 @@ class TopTest(TopCase):
             documents.document(
                 documents.vm('wn-1', received=0.9),
                 documents.vm('wn-2', received=0.5),
-                documents.vm('wn-3', phase='compute'),
+                documents.vm('wn-3', phase='computing'),
             )
         )
         shown = self.once('--sort', 'received', '--filter', 'io')
@@ -143,6 +144,8 @@ class TopTest(TopCase):
             (['--once', '--interval', '0'], '--interval: '),
             (['--screenshot', 'x.svg', '--size', '80'], "--size: '80'"),
             (['--screenshot', 'x.svg', '--size', '10x10'], '--size'),
+            (['--once', '--host', 'c1', '--input', 'x'], '--input does not'),
+            (['--once', '--timeout', '1'], 'go with --cluster or --host'),
             ([], 'no terminal to draw on; --once prints'),
             (['--once', '--sort', 'size'], 'invalid choice'),
         ):
@@ -150,6 +153,46 @@ class TopTest(TopCase):
                 status, _, err = self.main(*words)
                 self.assertEqual(2, status)
                 self.assertIn(reason, err)
+
+    def test_bus_without_address_is_reported(self) -> None:
+        for words in (['--host', 'c1'], ['--cluster', documents.WEATHER]):
+            status, out, err = self.main(
+                '--once', '--config-file', os.devnull, *words
+            )
+            self.assertEqual((2, ''), (status, out))
+            self.assertIn('transport_url is not set', err)
+            self.assertIn('--config-file', err)
+
+    def test_wrong_configuration_is_reported_in_one_line(self) -> None:
+        for words, reason in (
+            (['--config-file', '/nonexistent'], '/nonexistent'),
+            (['--config-file', os.devnull, '--timeout', 'x'], '--timeout'),
+        ):
+            status, _, err = self.main('--once', '--host', 'c1', *words)
+            self.assertEqual(2, status)
+            (line,) = err.splitlines()
+            self.assertIn(reason, line)
+
+    def test_hosts_are_asked_over_the_bus(self) -> None:
+        asked = []
+
+        def call(client: object, host: str, method: str) -> dict:
+            asked.append((host, method))
+            if host == 'c2':
+                raise control.ControlError('host c2: no agent listens')
+            return documents.document(documents.vm('wn-1'), host=host)
+
+        conf = self.folder / 'agent.conf'
+        conf.write_text('[DEFAULT]\ntransport_url = fake:\n')
+        words = ['--config-file', str(conf), '--host', 'c1', '--host', 'c2']
+        with mock.patch.object(control.ControlClient, 'call', call):
+            status, out, err = self.main('--once', *words)
+            self.assertEqual((0, ''), (status, err))
+            self.assertIn('c2 is missing: no agent listens', out)
+            self.assertIn('wn-1', out)
+            status, out, _ = self.main('--once', '--json', *words)
+        self.assertEqual(['c1'], list(json.loads(out)['hosts']))
+        self.assertEqual({('c1', 'status'), ('c2', 'status')}, set(asked))
 
     def test_screenshot_is_written_to_the_file(self) -> None:
         picture = self.folder / 'top.svg'

@@ -100,7 +100,7 @@ class CellsTest(base.TestCase):
             with self.subTest(title):
                 changes = {
                     'sync_latency_us': 9.0,
-                    'phase': 'compute',
+                    'phase': 'computing',
                     'run_us': 299_999.5,
                 }
                 self.assertEqual(text, self.cell(title, **changes))

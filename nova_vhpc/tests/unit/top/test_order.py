@@ -28,7 +28,9 @@ def servers(*vms: dict) -> list[Server]:
 FOUND = servers(
     documents.vm('alone', None, received=0.5, sync_latency_us=9.0),
     documents.vm('wn-10', received=0.7, sync_latency_us=1.0, writes=5),
-    documents.vm('wn-2', received=0.9, sync_latency_us=None, phase='compute'),
+    documents.vm(
+        'wn-2', received=0.9, sync_latency_us=None, phase='computing'
+    ),
     documents.vm(
         'oc-1', documents.OCEAN, received=0.6, problem='refused', writes=9
     ),

@@ -13,7 +13,18 @@
 """The SVG of a screen."""
 
 from nova_vhpc.tests import base
-from nova_vhpc.top import picture
+from nova_vhpc.tests.unit.top import documents
+from nova_vhpc.top import app, picture
+from nova_vhpc.top.sources import Answers, FileSource
+
+
+class TakeTest(base.TestCase):
+    def test_picture_has_the_table_and_no_foreign_fonts(self) -> None:
+        top = app.TopApp(FileSource(''), Answers({'': documents.many()}))
+        svg = picture.take(top, (100, 30))
+        self.assertIn('>wn-0', svg)
+        self.assertNotIn('url("http', svg)
+        self.assertTrue(svg.startswith('<svg'))
 
 
 class MendTest(base.TestCase):

@@ -35,6 +35,7 @@ class _Nova:
         self.pages: dict[str | None, dict[str, Any]] = {}
         self.groups: dict[str, int] = {}
         self.servers: dict[str, Any] = {}
+        self.members: list[str] = []
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -49,6 +50,7 @@ class _Nova:
             body = self.servers[path.rpartition('/')[2]]
         else:
             status = self.groups[path.rpartition('/')[2]]
+            body = {'server_group': {'members': self.members}}
         start_response(
             f'{status} {http.HTTPStatus(status).phrase}',
             [('Content-Type', 'application/json')],
@@ -116,6 +118,39 @@ class NovaServersTest(base.BaseTestCase):
         self.assertEqual(name, self.servers.host_of('a'))
         for server in ('stub', 'odd', 'odder', 'unknown'):
             self.assertIsNone(self.servers.host_of(server))
+
+    def test_hosts_of_the_members_of_a_group(self) -> None:
+        self.nova.groups = {'g': 200, 'gone': 404}
+        self.nova.members = ['a', 'shelved']
+        self.nova.servers = {
+            'a': {'server': {'OS-EXT-SRV-ATTR:host': 'cn1'}},
+            'shelved': {'server': {'OS-EXT-SRV-ATTR:host': None}},
+        }
+        self.assertEqual(
+            {'a': 'cn1', 'shelved': None}, self.servers.members_of('g')
+        )
+        error = self.assertRaises(
+            nova.NovaError, self.servers.members_of, 'gone'
+        )
+        self.assertEqual('Nova has no server group gone', str(error))
+
+    def test_hosts_of_a_cluster_that_metadata_name(self) -> None:
+        named = {'vhpc:cluster': 'ocean'}
+        host = {'OS-EXT-SRV-ATTR:host': 'cn1'}
+        self.pages(
+            {**test_membership.server(id='a', metadata=named), **host},
+            test_membership.server(id='b', metadata=named),
+            test_membership.server(
+                id='c', metadata=named, scheduler_hints={'group': 'g'}
+            ),
+            test_membership.server(id='d'),
+        )
+        project = test_membership.server()['tenant_id']
+        self.assertEqual(
+            {'a': 'cn1', 'b': None},
+            self.servers.members_of(f'{project}/ocean'),
+        )
+        self.assertEqual(project, self.nova.queries[0]['project_id'])
 
     def test_refused_login_names_the_credentials(self) -> None:
         self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
