@@ -22,6 +22,8 @@ from typing import Any, Self
 
 from keystoneauth1 import exceptions as ksa
 
+from nova_vhpc import conf as conf_package
+
 _ROLES = {
     'placement': 'service or admin',
     'vhpc_nova': 'admin or one that may list the servers of all projects',
@@ -129,7 +131,8 @@ def reason(error: BaseException, place: Place, client: Any = None) -> str:
 
 def plain(error: BaseException) -> str:
     """Return an error's text in one line, without what only confuses."""
-    text = ' '.join(str(error).split()) or type(error).__name__
+    text = conf_package.plain(' '.join(str(error).split()))
+    text = text or type(error).__name__
     if isinstance(error, ksa.HttpError) and error.url:
         # keystoneauth does not know how Nova writes its errors.
         text = text.replace(

@@ -21,6 +21,7 @@ from osc_lib.cli import format_columns
 from osc_lib.command import command
 from oslo_config import cfg
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain.request_file import RequestError
 from nova_vhpc.flavor import recipes
@@ -51,7 +52,8 @@ class Command(command.Command):
             with openstack.asked(getattr(self.app.options, 'cloud', None)):
                 return self._run(parsed_args)
         except (*_REPORTED, cfg.Error, OSError) as error:
-            raise exceptions.CommandError(str(error)) from None
+            text = conf_package.plain(str(error))
+            raise exceptions.CommandError(text) from None
 
     def _run(self, parsed_args: argparse.Namespace) -> int:
         try:

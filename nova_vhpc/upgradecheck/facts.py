@@ -96,7 +96,8 @@ class Checks(upgradecheck.UpgradeCommands):
             cost_table_file.read(self._conf.vhpc_scheduler.cost_table)
         except (cfg.Error, ValueError) as error:
             return checks.failure(
-                f'nova-scheduler does not start with our filter: {error}'
+                'nova-scheduler does not start with our filter: '
+                f'{conf_package.reason(error)}'
             )
         options = self._conf.filter_scheduler
         return scheduler_checks.check(
@@ -233,8 +234,9 @@ def _guarded(
             return check(self)
         except (cfg.Error, RecursionError) as error:
             return checks.failure(
-                f'an option that this check needs cannot be read: {error}; a '
-                'dollar sign in a value is written $$'
+                'an option that this check needs cannot be read: '
+                f'{conf_package.plain(str(error))}; a dollar sign in a value '
+                'is written $$'
             )
 
     return guarded
@@ -266,7 +268,7 @@ def _invalid_value(conf: cfg.ConfigOpts) -> str | None:
             conf_package.check(ours, module.list_opts())
         credentials.check(ours, (nova_api.GROUP, placement_conf.GROUP))
     except (cfg.Error, ValueError) as error:
-        return ' '.join(str(error).split())
+        return conf_package.reason(error)
     return None
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from nova_vhpc import conf as conf_package
 from nova_vhpc.topology import open_vswitch
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Ml2Bridges:
                 LOG.warning(
                     'Bridge mappings are not read from %s: %s',
                     ', '.join(self._files),
-                    error,
+                    conf_package.reason(error),
                 )
         return self._bridges
 

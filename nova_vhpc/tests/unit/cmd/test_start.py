@@ -87,6 +87,19 @@ class StartTest(base.TestCase):
         argv = ('--flavor', 'x', '--config-file', path)
         self.assert_refused(1, f'from {path} is not valid', explain, *argv)
 
+    def test_status_names_the_file_of_every_invalid_value(self):
+        path = self.file(
+            '[vhpc_agent]\nlibvirt_uri = test:///default\n'
+            '[vhpc_scheduler]\nspare_cpus = many\n'
+            '[filter_scheduler]\nhost_subset_size = many\n'
+            '[placement]\nauth_type = password\nconnect_retries = many\n'
+        )
+        argv = ('--config-file', path, 'upgrade', 'check', '--json')
+        code, out, _ = self.run_(status, *argv)
+        self.assertEqual(2, code)
+        self.assertIn(f'from {path} is not valid', out)
+        self.assertNotIn('LocationInfo', out)
+
     def test_binary_configuration_is_reported(self):
         path = self.file('')
         pathlib.Path(path).write_bytes(b'[DEFAULT]\n# 50 \xb5s\n')

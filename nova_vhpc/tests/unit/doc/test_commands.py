@@ -13,6 +13,7 @@
 """Every command in README and docs is run or marked as needing a cloud."""
 
 import contextlib
+import importlib
 import io
 import itertools
 import os
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 
 from nova_vhpc.cmd import completion
 from nova_vhpc.tests import base
@@ -89,6 +91,25 @@ def complaint(program, words):
         options = {w.partition('=')[0] for w in words if w.startswith('-')}
         unknown = options - set(re.findall(r'--[\w-]+', parser.format_help()))
         return ' '.join(unknown)
+    return refusal(parser, words)
+
+
+def plugin_complaint(words):
+    """Return what a command of the openstack client says, in the same way."""
+    project = tomllib.loads((TOP / 'pyproject.toml').read_text())['project']
+    known = project['entry-points']['openstack.vhpc.v1']
+    for end in range(len(words), 0, -1):
+        path = known.get('_'.join(words[:end]))
+        if path is not None:
+            module, _, name = path.partition(':')
+            command = getattr(importlib.import_module(module), name)
+            parser = command(None, None).get_parser(' '.join(words[:end]))
+            return refusal(parser, words[end:])
+    return 'no such command'
+
+
+def refusal(parser, words):
+    """Return what a parser prints against arguments; mostly nothing."""
     error = io.StringIO()
     with (
         contextlib.redirect_stderr(error),
@@ -137,16 +158,21 @@ class CommandsTest(base.TestCase):
                 )
                 while words[0] == 'sudo' or '=' in words[0]:
                     del words[0]
-                program = pathlib.Path(words[0]).name
                 if words[0].startswith('tools/'):
                     self.assertTrue((TOP / words[0]).exists(), command)
-                if not program.startswith('nova-vhpc-'):
+                program = pathlib.Path(words[0]).name
+                if words[:2] == ['openstack', 'vhpc']:
+                    name, said = 'openstack', plugin_complaint(words[1:])
+                elif program.startswith('nova-vhpc-'):
+                    name = program.removeprefix('nova-vhpc-')
+                    said = complaint(name, words[1:])
+                else:
                     continue
-                name = program.removeprefix('nova-vhpc-')
                 checked.add(name)
-                self.assertEqual('', complaint(name, words[1:]), command)
+                self.assertEqual('', said, command)
         self.assertLessEqual(
-            {'agent', 'bench', 'ctl', 'explain', 'flavor'}, checked
+            {'agent', 'bench', 'ctl', 'explain', 'flavor', 'openstack'},
+            checked,
         )
 
     def test_front_page_is_short(self):
