@@ -80,7 +80,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write one file for each program.
+    """Write one file for each program whose libraries are installed.
 
     :returns: 0; 1 if shtab is missing or a file cannot be written, with the
         reason on stderr.
@@ -97,15 +97,23 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     try:
-        for program in PROGRAMS:
-            name = f'nova-vhpc-{program}'
-            (args.directory / name).write_text(script(program))
+        import shtab  # noqa: F401
     except ImportError as error:
         print(
             f'{parser.prog}: {error}: pip install "nova-vhpc[completion]"',
             file=sys.stderr,
         )
         return 1
+    try:
+        for program in PROGRAMS:
+            name = f'nova-vhpc-{program}'
+            try:
+                text = script(program)
+            except ImportError as error:
+                # Hosts have the extras of the programs that they need.
+                print(f'{name}: left out: {error}', file=sys.stderr)
+            else:
+                (args.directory / name).write_text(text)
     except OSError as error:
         print(f'{parser.prog}: {error}', file=sys.stderr)
         return 1

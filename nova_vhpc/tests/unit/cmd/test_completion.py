@@ -92,6 +92,16 @@ class CompletionTest(base.BaseTestCase):
             path = pathlib.Path(self.folder, f'nova-vhpc-{program}')
             self.assertIn(f' {path.name}', path.read_text())
 
+    def test_program_whose_library_is_missing_is_left_out(self) -> None:
+        missing = mock.patch.dict(sys.modules, {'nova_vhpc.cmd.top': None})
+        err = io.StringIO()
+        with missing, contextlib.redirect_stderr(err):
+            self.assertEqual(0, completion.main([self.folder]))
+        self.assertIn('nova-vhpc-top: left out', err.getvalue())
+        names = {path.name for path in pathlib.Path(self.folder).iterdir()}
+        self.assertNotIn('nova-vhpc-top', names)
+        self.assertIn('nova-vhpc-ctl', names)
+
     def test_missing_directory_or_library_exits_with_1(self) -> None:
         missing = str(pathlib.Path(self.folder, 'no'))
         with contextlib.redirect_stderr(io.StringIO()) as err:
