@@ -82,6 +82,12 @@ class TopologyCluster(base.Command):
             help='name of the service in that file (default: %(default)s)',
         )
         parser.add_argument(
+            '--nodes',
+            metavar='<name>,...',
+            help='names of all nodes of the job scheduler: those that are no '
+            'servers yet are in the topology, too',
+        )
+        parser.add_argument(
             '--all-projects',
             action='store_true',
             help='look among the clusters of all projects (administrators '
@@ -113,6 +119,8 @@ class TopologyCluster(base.Command):
             if parsed_args.vendor_data
             else list(self._from_cloud(parsed_args))
         )
+        nodes = parsed_args.nodes.split(',') if parsed_args.nodes else []
+        members = topology_files.with_nodes(members, nodes)
         form = topology_files.TOPOLOGY_FORMATS[parsed_args.format]
         try:
             text = form(members)

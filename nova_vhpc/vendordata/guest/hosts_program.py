@@ -25,7 +25,10 @@ import urllib.request
 from typing import Any
 
 from nova_vhpc.vendordata.guest.launcher_files import LAUNCHER_FORMATS
-from nova_vhpc.vendordata.guest.topology_files import TOPOLOGY_FORMATS
+from nova_vhpc.vendordata.guest.topology_files import (
+    TOPOLOGY_FORMATS,
+    with_nodes,
+)
 
 URL = 'http://169.254.169.254/openstack/latest/vendor_data2.json'
 
@@ -55,7 +58,9 @@ def main(argv: 'list[str] | None' = None) -> int:
     try:
         answer = _complete(args) if args.wait else read_answer(args)
         if args.format in TOPOLOGY_FORMATS:
-            text = TOPOLOGY_FORMATS[args.format](answer['members'])
+            nodes = args.nodes.split(',') if args.nodes else []
+            members = with_nodes(answer['members'], nodes)
+            text = TOPOLOGY_FORMATS[args.format](members)
         else:
             text = LAUNCHER_FORMATS[args.format](answer)
     except (HostsError, ValueError) as error:
@@ -95,6 +100,12 @@ def _parser() -> argparse.ArgumentParser:
         default='vhpc',
         help="name of the service in Nova's vendordata_dynamic_targets "
         '(default: %(default)s)',
+    )
+    parser.add_argument(
+        '--nodes',
+        metavar='NAME,...',
+        help='names of all nodes of the job scheduler: those that are no '
+        'servers yet are in the topology, too',
     )
     parser.add_argument(
         '--wait',

@@ -18,10 +18,15 @@ program follow each other in one text, without what they import of each other.
 
 import functools
 import importlib.resources
+import re
 
 _MODULES = ('topology_files', 'launcher_files', 'hosts_program')
 
 _PACKAGE = __package__
+
+_OWN_IMPORT = re.compile(
+    r'^from nova_vhpc\.\S+ import (?:\([^)]*\)|[^\n]*)\n', re.MULTILINE
+)
 
 
 @functools.cache
@@ -43,12 +48,7 @@ def _body(module: str, first: bool) -> str:
         .read_text(encoding='utf-8')
     )
     licence, code = text.split('\n\n', 1)
-    lines = [
-        line
-        for line in code.splitlines()
-        if not line.startswith('from nova_vhpc.')
-    ]
-    body = '\n'.join(lines).strip() + '\n'
+    body = _OWN_IMPORT.sub('', code).strip() + '\n'
     return f'{licence}\n\n{body}' if first else body
 
 

@@ -53,6 +53,21 @@ def node_names(members: 'list[dict[str, Any]]') -> 'list[str]':
     return names
 
 
+def with_nodes(
+    members: 'list[dict[str, Any]]', names: 'list[str]'
+) -> 'list[dict[str, Any]]':
+    """Return members, and nodes that are still to be created as servers.
+
+    Slurm gives a job no nodes together that the topology does not have.
+    """
+    known = {member['name'] for member in members}
+    return members + [
+        {'name': name, 'host': None, 'switch': None, 'rack': None}
+        for name in names
+        if name not in known
+    ]
+
+
 def leaf_nodes(members: 'list[dict[str, Any]]') -> 'dict[str, list[str]]':
     """Return the nodes below each lowest switch, both in order.
 

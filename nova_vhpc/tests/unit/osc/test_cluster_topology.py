@@ -66,6 +66,13 @@ class TopologyTest(test_cluster.ClusterTestCase):
         )
         self.assertIn(' Nodes=a,b,c\n', out)
 
+    def test_nodes_that_are_no_servers_yet_are_in_the_topology(self):
+        _status, out, _err = self.topology(
+            'g', '--config-file', str(self.conf), '--nodes', 'a,b,c,d'
+        )
+        self.assertIn('SwitchName=unplaced Nodes=c,d\n', out)
+        self.assertRegex(out, 'SwitchName=vhpc Switches=rack-[^,]*,unplaced\n')
+
     def test_without_the_secret_nothing_is_printed(self):
         status, out, err = self.topology('g')
         self.assertEqual((1, ''), (status, out))

@@ -129,6 +129,11 @@ class ProgramTest(base.TestCase):
         self.assertEqual(self.answer['hostfile']['mpich'], out)
         self.assertEqual(['/vendor_data2'], asked)
 
+    def test_nodes_to_come_are_in_the_topology(self):
+        argv = ('slurm-conf', '--file', str(self.file), '--nodes')
+        _status, out, _err = self.run_(*argv, 'member-1,member-3')
+        self.assertIn('SwitchName=unplaced Nodes=member-3\n', out)
+
     def test_failure_is_one_line(self):
         for value, reason in (
             ({'static': {}}, "no 'vhpc'"),

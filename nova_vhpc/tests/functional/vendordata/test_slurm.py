@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Slurm reads the topology that members of a cluster print."""
+
+import re
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.functional.vendordata import slurm
+from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata.guest import topology_files
+
+
+class SlurmTest(base.TestCase):
+    """Members 1 and 4 are at one switch, 2 and 3 at another."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        ids = fakes.IDS
+        self.switches = {
+            number: ids.switch(f's{1 if number in (1, 4) else 2}')
+            for number in range(1, 5)
+        }
+        cluster = fakes.cluster(
+            [
+                fakes.member(
+                    number, ids.host(f'h{number}'), switch, ids.rack('r')
+                )
+                for number, switch in self.switches.items()
+            ]
+        )
+        members = answer.answer(cluster, fakes.uuid(1))['members']
+        self.slurm = self.useFixture(
+            slurm.Slurm(
+                sorted(member['name'] for member in members),
+                topology_files.slurm_conf(members),
+            )
+        )
+
+    def test_slurmctld_knows_the_switches_and_gives_jobs_one(self) -> None:
+        shown = self.slurm.run('scontrol', 'show', 'topology')
+        for switch, nodes in (
+            (self.switches[1], 'member-1,member-4'),
+            (self.switches[2], 'member-2,member-3'),
+            (fakes.IDS.rack('r'), 'member-[1-4]'),
+        ):
+            self.assertRegex(
+                shown, f'SwitchName={switch} .*Nodes={re.escape(nodes)}'
+            )
+        # A node in use leaves only the other switch with two free ones.
+        for busy, expected in ((1, {2, 3}), (2, {1, 4})):
+            self.occupy(f'member-{busy}')
+            self.assertEqual(expected, self.job('--switches=1'))
+            self.slurm.run('scancel', '-u', self.slurm.user)
+            self.slurm.wait_for('slurmd', self.slurm.is_idle)
+
+    def occupy(self, node: str) -> None:
+        """Have a job that runs on a node."""
+        self.slurm.run(
+            'sbatch', '-w', node, '--wrap=sleep 600', '-o', '/dev/null'
+        )
+        self.slurm.wait_for(
+            'slurmctld',
+            lambda: (
+                node
+                in self.slurm.run(
+                    'squeue', '-h', '-t', 'R', '-o', '%N'
+                ).split()
+            ),
+        )
+
+    def job(self, *argv: str) -> set[int]:
+        """Run a job on two nodes; return the numbers of its members."""
+        out = self.slurm.run(
+            'srun', '-N2', *argv, 'sh', '-c', 'echo $SLURMD_NODENAME'
+        )
+        return {int(name.rpartition('-')[2]) for name in out.split()}
