@@ -54,7 +54,7 @@ def main(argv: 'list[str] | None' = None) -> int:
     :returns: 0; 1 if there is no vendordata, or with ``--wait`` no complete
         cluster; 2 for bad arguments.
     """
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     try:
         answer = _complete(args) if args.wait else read_answer(args)
         if args.format in TOPOLOGY_FORMATS:
@@ -76,7 +76,8 @@ def main(argv: 'list[str] | None' = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog='nova-vhpc-hosts', description=_HELP)
     parser.add_argument(
         'format',

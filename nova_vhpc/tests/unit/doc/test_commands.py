@@ -28,6 +28,7 @@ import tomllib
 
 from nova_vhpc.cmd import completion
 from nova_vhpc.tests import base
+from nova_vhpc.vendordata.guest import hosts_program
 
 TOP = pathlib.Path(__file__).parents[4]
 BLOCK = re.compile(
@@ -85,7 +86,12 @@ def commands(text, cloud=False):
 
 def complaint(program, words):
     """Return what a program says against its arguments; mostly nothing."""
-    parser = completion.make_parser(program)
+    # The program for guests is none of the installed ones.
+    parser = (
+        hosts_program.make_parser()
+        if program == 'hosts'
+        else completion.make_parser(program)
+    )
     if program in OSLO_CONFIG:
         # Its parser only fills the values of its own ConfigOpts.
         options = {w.partition('=')[0] for w in words if w.startswith('-')}
