@@ -14,9 +14,11 @@
 """``nova-vhpc-ctl``: controls agents over the message bus."""
 
 import argparse
-import concurrent.futures
+import contextlib
+import queue
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -207,19 +209,43 @@ def call_all(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Call the agents of several hosts in parallel.
 
+    A program that ends meanwhile does not wait for the answers.
+
     :param call: calls the agent of one host, and returns its answer.
     :returns: answers, and reasons for failures, by host.
     """
-    answers: dict[str, Any] = {}
-    failures: dict[str, str] = {}
-    with concurrent.futures.ThreadPoolExecutor(_MAX_CALLS) as pool:
-        pending = {host: pool.submit(call, host) for host in hosts}
-        for host, future in pending.items():
-            try:
-                answers[host] = future.result()
-            except control.ControlError as error:
-                failures[host] = str(error)
-    return answers, failures
+    pending: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for host in hosts:
+        pending.put(host)
+    done: queue.SimpleQueue[tuple[str, Any, Exception | None]] = (
+        queue.SimpleQueue()
+    )
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                host = pending.get_nowait()
+                try:
+                    done.put((host, call(host), None))
+                except Exception as error:
+                    done.put((host, None, error))
+
+    for _ in range(min(_MAX_CALLS, len(hosts))):
+        threading.Thread(target=work, name='call', daemon=True).start()
+    results = {}
+    for _ in hosts:
+        host, answer, error = done.get()
+        if error is not None and not isinstance(error, control.ControlError):
+            raise error
+        results[host] = answer, error
+    return (
+        {host: results[host][0] for host in hosts if results[host][1] is None},
+        {
+            host: str(results[host][1])
+            for host in hosts
+            if results[host][1] is not None
+        },
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

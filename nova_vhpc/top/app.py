@@ -64,6 +64,7 @@ class TopApp(app.App[None]):
     """
     BINDINGS: ClassVar[list[binding.BindingType]] = [
         binding.Binding('q', 'quit', 'Quit'),
+        binding.Binding('ctrl+c', 'quit', show=False, priority=True),
         binding.Binding('question_mark,h', 'help', 'Help', key_display='?'),
         binding.Binding('s', 'sort', 'Sort'),
         binding.Binding('r', 'reverse', 'Reverse'),

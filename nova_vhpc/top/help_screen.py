@@ -20,7 +20,7 @@ from textual import app, binding, containers, screen, widgets
 HELP = text.Text.from_markup(
     """\
 [bold]Keys[/bold]
-  q           quit
+  q, Ctrl+C   quit
   up, down    move; also k and j, Page Up and Page Down
   Home, End   first and last row; also g and G
   s           sort by the next of: name, state, received, cpu, latency,

@@ -16,6 +16,7 @@ import threading
 
 from textual import app, message
 
+from nova_vhpc.agent import errors
 from nova_vhpc.top.sources import Answers, Source, SourceError
 
 
@@ -73,5 +74,8 @@ class Poller:
                 found: message.Message = Fetched(self._source.fetch())
             except SourceError as error:
                 found = Failed(str(error))
+            except Exception as error:
+                # Of a library; without an answer the thread must go on.
+                found = Failed(errors.one_line(error))
             if not self._stopped.is_set():
                 self._target.post_message(found)

@@ -30,6 +30,25 @@ def told(*restored: str, **failed: str) -> dict[str, Any]:
     return {'restored': list(restored), 'failed': failed, 'unknown': []}
 
 
+class CallAllTest(base.BaseTestCase):
+    def test_answers_and_failures_are_in_the_order_of_the_hosts(self) -> None:
+        hosts = [f'c{number}' for number in range(100)]
+
+        def call(host: str) -> str | None:
+            if host.endswith('7'):
+                raise control.ControlError(f'host {host}: is away')
+            return None if host == 'c0' else host.upper()
+
+        answers, failures = ctl.call_all(hosts, call)
+        away = [host for host in hosts if host.endswith('7')]
+        self.assertEqual([h for h in hosts if h not in away], list(answers))
+        self.assertEqual((None, 'C99'), (answers['c0'], answers['c99']))
+        self.assertEqual({h: f'host {h}: is away' for h in away}, failures)
+
+    def test_other_errors_are_raised(self) -> None:
+        self.assertRaises(KeyError, ctl.call_all, ['c1'], {}.__getitem__)
+
+
 class CtlTest(base.BaseTestCase):
     def run_with(
         self, answers: dict[str, Any], *words: str

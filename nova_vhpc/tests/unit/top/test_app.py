@@ -39,8 +39,11 @@ class Source:
 
     def __init__(self, document: dict | None = None) -> None:
         self.document = document
+        self.error: Exception | None = None
 
     def fetch(self) -> Answers:
+        if self.error is not None:
+            raise self.error
         if self.document is None:
             raise SourceError('the agent is gone')
         return Answers({'': self.document})
@@ -162,12 +165,13 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
                 self.assertNotIsInstance(top.screen, help_screen.TextScreen)
                 self.assertTrue(top.is_running)
 
-    async def test_q_leaves_with_status_0(self) -> None:
-        top = make(SEVERAL)
-        async with top.run_test() as run:
-            await run.press('q')
-        self.assertFalse(top.is_running)
-        self.assertEqual(0, top.return_code or 0)
+    async def test_q_and_ctrl_c_leave_with_status_0(self) -> None:
+        for keys in (['q'], ['ctrl+c'], ['slash', 'ctrl+c']):
+            top = make(SEVERAL)
+            async with top.run_test() as run:
+                await run.press(*keys)
+                await until(run, lambda top=top: not top.is_running)
+            self.assertEqual(0, top.return_code or 0)
 
     async def test_new_answers_keep_the_cursor_on_its_server(self) -> None:
         top = make(SEVERAL)
@@ -257,6 +261,11 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
             source.document = None
             gone = 'the agent is gone'
             await until(run, lambda: gone in words(top, 'problems'))
+            source.error = RuntimeError('a library broke')
+            broken = 'a library broke'
+            await until(run, lambda: broken in words(top, 'problems'))
+            source.error, source.document = None, documents.document()
+            await until(run, lambda: words(top, 'problems') == '')
 
     async def test_options_choose_order_and_filter(self) -> None:
         top = make(
