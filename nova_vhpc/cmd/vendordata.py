@@ -29,8 +29,9 @@ from nova_vhpc import conf as conf_package
 from nova_vhpc import http_limits, version
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
+from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.vendordata import id_secret, nova, wsgi
+from nova_vhpc.vendordata import agent_status, id_secret, nova, wsgi
 
 LOG = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ def _unread() -> conf_package.Options:
     logging.register_options(conf)
     nova_conf.register_opts(conf)
     vendordata_conf.register_opts(conf)
+    peers_conf.register_opts(conf)
     return conf
 
 
@@ -93,7 +95,7 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
         prog='nova-vhpc-vendordata',
         version=version.version_string(),
     )
-    for module in (nova_conf, vendordata_conf):
+    for module in (nova_conf, vendordata_conf, peers_conf):
         conf_package.check(conf, module.list_opts())
     credentials.check(conf, [nova_conf.GROUP])
     conf_package.set_up_log(conf, 'nova-vhpc-vendordata')
@@ -114,7 +116,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
         conf.vhpc_vendordata.cache_seconds,
         place=credentials.place(conf, group),
     )
-    application = wsgi.make_application(conf, source)
+    application = wsgi.make_application(conf, source, agent_status.make(conf))
     if not credentials.given(conf, group):
         LOG.error(
             'All requests will fail: [%s] has no auth_type, so Nova cannot '

@@ -74,6 +74,32 @@ Change it if the user of ``[vendordata_dynamic_auth]`` has another role.
 Suggested value: ``service``.
 """,
     ),
+    cfg.BoolOpt(
+        'ask_agents',
+        default=True,
+        help="""
+Ask the agents of members' hosts how the members run, for each answer.
+
+Members are then told how long they were held up and in gang windows, how
+over-committed their host is, and whether their packets take the uplink that
+they claimed. It needs ``transport_url``, as agents have it, and goes over the
+message bus; without ``transport_url`` agents are not asked. Turn it off if
+this host must not reach the bus.
+""",
+    ),
+    cfg.Opt(
+        'agent_timeout',
+        type=types.Finite(min=0.1, max=2.0),
+        default=1.0,
+        help="""
+Seconds for which an answer waits for agents; members of those that are later
+are unknown.
+
+Nova waits 5 seconds for the whole answer by default
+(``[api]vendordata_dynamic_read_timeout``), and the guest waits for Nova. Raise
+it (try 2) if members are unknown although their agents run.
+""",
+    ),
     cfg.StrOpt(
         'id_secret',
         default='',

@@ -12,21 +12,28 @@
 
 """The vendordata of one member: hostfiles, flags of MPI and routes. Pure."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.vendordata import model, mpi, routes, wrapper
+from nova_vhpc.vendordata import live, model, mpi, routes, wrapper
 from nova_vhpc.vendordata.guest import script
 
 VERSION = 1
 """Version of the layout of the answer. A new key does not change it."""
 
 
-def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
+def answer(
+    cluster: model.Cluster,
+    uuid: str,
+    live_members: Mapping[str, live.Live] | None = None,
+) -> dict[str, Any]:
     """Return the vendordata of one member, as the tenant's JSON.
 
     :param cluster: virtual cluster of the member.
     :param uuid: UUID of the member that asks.
+    :param live_members: how members run, by UUID; None if agents are not
+        asked.
     :raises KeyError: the server is not a member of the cluster.
     """
     rank = cluster.rank(uuid)
@@ -67,6 +74,7 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
                 'switch': member.switch,
                 'rack': member.rack,
                 'distance': str(model.distance(me, member)),
+                **_live(live_members, member),
             }
             for number, member in enumerate(cluster.members)
         ],
@@ -100,6 +108,16 @@ def answer(cluster: model.Cluster, uuid: str) -> dict[str, Any]:
         'routes_script': routes.script(peer_routes),
         'hosts_program': script.script(),
     }
+
+
+def _live(
+    live_members: Mapping[str, live.Live] | None, member: model.Member
+) -> dict[str, Any]:
+    """Return how a member runs; null if that is unknown."""
+    if live_members is None:
+        return {}
+    found = live_members.get(member.uuid)
+    return {'live': None if found is None else dataclasses.asdict(found)}
 
 
 def _text(address: model.Address | None) -> str | None:

@@ -19,7 +19,7 @@ learn no names of the cloud's.
 import dataclasses
 import enum
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -95,12 +95,15 @@ class Cluster:
     :ivar members: all members, in rank order (see :func:`ranked`).
     :ivar expected: number of members that the cluster will have, as
         ``vhpc_members`` or ``vhpc:members`` says; 0 if neither does.
+    :ivar host_names: names of the members' hosts, by UUID of the member, for
+        asking agents; never a part of an answer.
     """
 
     uuid: str
     name: str
     members: tuple[Member, ...]
     expected: int = 0
+    host_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def rank(self, uuid: str) -> int | None:
         """Return the rank of a member; None for any other server."""

@@ -167,6 +167,11 @@ class NovaClusterSource:
                 for each in servers
             ),
             expected=max(map(expected_members, servers), default=0),
+            host_names={
+                openstack.text(each['id']): openstack.text(host)
+                for each in servers
+                if (host := each.get('OS-EXT-SRV-ATTR:host'))
+            },
         )
         if cluster.rank(server_uuid) is None:
             raise NotMember(f'server {server_uuid} left its server group')

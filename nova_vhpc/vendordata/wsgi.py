@@ -30,7 +30,7 @@ from oslo_utils import uuidutils
 
 from nova_vhpc import http_limits
 from nova_vhpc.clients import credentials, failures
-from nova_vhpc.vendordata import answer, model, nova
+from nova_vhpc.vendordata import answer, live, model, nova
 
 LOG = logging.getLogger(__name__)
 
@@ -49,6 +49,13 @@ class ClusterSource(Protocol):
         """See :meth:`.nova.NovaClusterSource.cluster`."""
 
 
+class LiveSource(Protocol):
+    """Knows how members run; see :class:`.agent_status.AgentStatuses`."""
+
+    def of_members(self, cluster: model.Cluster) -> dict[str, live.Live]:
+        """See :meth:`.agent_status.AgentStatuses.of_members`."""
+
+
 class Application:
     """Answers Nova's dynamic vendordata requests.
 
@@ -56,10 +63,17 @@ class Application:
 
     :param source: source of virtual clusters.
     :param roles: roles of which the token must have one; None for no check.
+    :param statuses: knows how members run; None if agents are not asked.
     """
 
-    def __init__(self, source: ClusterSource, roles: set[str] | None) -> None:
+    def __init__(
+        self,
+        source: ClusterSource,
+        roles: set[str] | None,
+        statuses: LiveSource | None = None,
+    ) -> None:
         self._source = source
+        self._statuses = statuses
         self._roles = roles
 
     def __call__(
@@ -119,7 +133,12 @@ class Application:
     ) -> tuple[str, dict[str, Any]]:
         try:
             cluster = self._source.cluster(server_uuid, project_id)
-            return '200 OK', answer.answer(cluster, server_uuid)
+            live_members = (
+                None
+                if self._statuses is None
+                else self._statuses.of_members(cluster)
+            )
+            return '200 OK', answer.answer(cluster, server_uuid, live_members)
         except nova.NotMember as reason:
             # Nova asks for every server, and most are in no cluster.
             LOG.debug('No vendordata for server %s: %s', server_uuid, reason)
@@ -256,7 +275,11 @@ class Authenticated:
         return answer
 
 
-def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
+def make_application(
+    conf: cfg.ConfigOpts,
+    source: ClusterSource,
+    statuses: LiveSource | None = None,
+) -> Any:
     """Return the application with the configured authentication.
 
     :raises ValueError: the configuration is unsafe or incomplete.
@@ -270,9 +293,9 @@ def make_application(conf: cfg.ConfigOpts, source: ClusterSource) -> Any:
                 f'{host}: without authentication only a loopback address '
                 'such as 127.0.0.1 is allowed'
             )
-        return Application(source, roles=None)
+        return Application(source, None, statuses)
     application = Authenticated(
-        Application(source, roles=set(options.allowed_roles)), conf
+        Application(source, set(options.allowed_roles), statuses), conf
     )
     # Not before: keystonemiddleware registers the options.
     if not credentials.given(conf, _AUTHTOKEN):

@@ -74,6 +74,7 @@ def agent_status(
         'journal_records': len(journal.uuids()),
         'journal_bytes': journal.size_bytes(),
         'journal_problem': journal_problem,
+        'overcommit': None if last is None else _overcommit(last.view),
         'refused': dict(guest_manager.refused),
         'remarks': []
         if last is None
@@ -129,6 +130,8 @@ def guest_status(
         'io_events': sample.io_events,
         'run_us': guest.reader.run_us(period_us),
         'received': received,
+        **_counted(guest),
+        'window_s': guest.window_s,
         'predicted_events': plan.predicted_events if plan else None,
         'threshold_events': plan.threshold_events if plan else None,
         'repin': guest.repin,
@@ -142,6 +145,24 @@ def guest_status(
         'quarantined': guest.failures.quarantined,
         'problem': guest.failures.problem,
     }
+
+
+def _counted(guest: Guest) -> dict[str, float | None]:
+    """Return CPU time and waiting time of a guest since its start."""
+    counters = guest.reader.counters().values()
+    if not counters:
+        return {'run_s': None, 'delay_s': None}
+    return {
+        'run_s': sum(one.run_ns for one in counters) / 1e9,
+        'delay_s': sum(one.wait_ns for one in counters) / 1e9,
+    }
+
+
+def _overcommit(view: model.HostView) -> float | None:
+    """Return the vCPUs of all VMs per CPU; None without CPUs."""
+    vcpus = sum(vm.vcpus for vm in view.vms)
+    vcpus += sum(vm.vcpus for vm in view.others)
+    return vcpus / len(view.cpus) if view.cpus else None
 
 
 def _tune(tune: model.CpuTune) -> dict[str, Any]:

@@ -106,8 +106,8 @@ def report(answer: 'dict[str, Any]') -> str:
                 str(member['vcpus']),
                 member['status'],
                 member['distance'],
-                _percent(live.get('held_up')),
-                _percent(live.get('in_windows')),
+                _part(live.get('held_up_s'), live.get('run_s')),
+                _seconds(live.get('in_windows_s')),
                 _number(live.get('overcommit')),
             ]
         )
@@ -153,8 +153,15 @@ def _columns(rows: 'list[list[str]]') -> 'list[list[str]]':
     return [[row[index] for row in rows] for index in range(len(rows[0]))]
 
 
-def _percent(part: 'float | None') -> str:
-    return '?' if part is None else f'{100 * part:.0f}%'
+def _part(held_up_s: 'float | None', run_s: 'float | None') -> str:
+    """Return which part of the time that vCPUs wanted they were held up."""
+    if held_up_s is None or run_s is None or not held_up_s + run_s:
+        return '?'
+    return f'{100 * held_up_s / (held_up_s + run_s):.0f}%'
+
+
+def _seconds(value: 'float | None') -> str:
+    return '?' if value is None else f'{value:.0f} s'
 
 
 def _number(value: 'float | None') -> str:

@@ -15,7 +15,7 @@ import ipaddress
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer, model
+from nova_vhpc.vendordata import answer, live, model
 
 
 def _flag(flags, name):
@@ -182,6 +182,18 @@ class AnswerTest(base.TestCase):
             ],
             [(m['status'], m['host'], m['switch'], m['rack']) for m in found],
         )
+
+    def test_what_agents_say_is_added_and_nothing_else_changes(self):
+        cluster = fakes.cluster(self.members)
+        without = answer.answer(cluster, fakes.uuid(1))
+        found = answer.answer(
+            cluster, fakes.uuid(1), {fakes.uuid(2): live.Live(held_up_s=1.5)}
+        )
+        lives = [member.pop('live') for member in found['members']]
+        self.assertEqual(without, found)
+        self.assertEqual([None, None], [lives[0], lives[2]])
+        self.assertEqual(1.5, lives[1]['held_up_s'])
+        self.assertIsNone(lives[1]['problem'])
 
     def test_a_server_outside_the_cluster_gets_no_answer(self):
         self.assertRaises(

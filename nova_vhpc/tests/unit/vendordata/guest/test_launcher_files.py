@@ -14,7 +14,7 @@ import dataclasses
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata import answer, live
 from nova_vhpc.vendordata.guest import launcher_files
 
 
@@ -82,6 +82,26 @@ class ReportTest(base.TestCase):
         self.assertIn('1 of 2 members are ready: NOT complete', text)
         self.assertRegex(text, r'0\*\s+member-1\s+10.1.0.1\s+2\s+ACTIVE')
         self.assertRegex(text, r'1\s+member-2\s+10.1.0.2\s+2\s+SHUTOFF')
+
+    def test_report_says_why_a_member_is_slow(self):
+        cluster = fakes.cluster([fakes.member(1, 'h1'), fakes.member(2, 'h2')])
+        found = answer.answer(
+            cluster,
+            fakes.uuid(1),
+            {
+                fakes.uuid(1): live.Live(
+                    run_s=30.0,
+                    held_up_s=10.0,
+                    in_windows_s=7.0,
+                    overcommit=2.5,
+                    problem=live.PAUSED,
+                )
+            },
+        )
+        text = launcher_files.report(found)
+        self.assertRegex(text, r'member-1 .*  25%\s+7 s\s+2.5\n')
+        self.assertRegex(text, r'member-2 .*  \?\s+\?\s+\?\n')
+        self.assertIn(f'member-1: {live.PAUSED}\n', text)
 
     def test_names_cannot_control_the_terminal(self):
         member = dataclasses.replace(fakes.member(1, 'h1'), name='\x1b[2Jx')
