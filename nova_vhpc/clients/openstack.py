@@ -70,7 +70,9 @@ def asked(cloud: str | None = None) -> Iterator[None]:
     except Exception as error:
         if not _is_of_libraries(error):
             raise
-        raise CloudError(f'the cloud says: {_why(error, cloud)}') from None
+        refused = getattr(error, 'status_code', None) == 403
+        kind = RefusedError if refused else CloudError
+        raise kind(f'the cloud says: {_why(error, cloud)}') from None
 
 
 def _why(error: Exception, cloud: str | None) -> str:

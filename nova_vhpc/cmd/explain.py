@@ -50,6 +50,12 @@ from nova_vhpc.scheduler.sources import cost_table_file
 
 NOVA_CONF = '/etc/nova/nova.conf'
 
+REFUSED = (
+    'a plan needs the hosts of the cloud, which only an administrator may '
+    'see. openstack vhpc cluster list shows what your project may see of its '
+    'own clusters; ask the operator of the cloud for more'
+)
+
 NO_PLAN = 3
 """Exit code if no hosts can take all members."""
 
@@ -73,6 +79,9 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
             output.print_json(answer.as_dict())
         else:
             _print(answer, args.limit)
+    except openstack.RefusedError:
+        print(f'nova-vhpc-explain: {REFUSED}', file=sys.stderr)
+        return 1
     except (
         openstack.CloudError,
         RequestError,

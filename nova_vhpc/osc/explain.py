@@ -26,7 +26,7 @@ from rich.console import Console
 from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import explain as program
 from nova_vhpc.explain import model
-from nova_vhpc.osc import base
+from nova_vhpc.osc import base, cluster_limits, cluster_reader
 
 _WIDTH = 160
 """Width of the sentences on standard error, in characters."""
@@ -64,12 +64,9 @@ class Explain(base.Command, command.Lister):
         try:
             answer = program.explained(parsed_args, self.connection)
         except openstack.RefusedError:
-            raise exceptions.CommandError(
-                'a plan needs the hosts of the cloud, which only an '
-                'administrator may see. openstack vhpc cluster list shows '
-                'what your project may see of its own clusters; ask the '
-                'operator of the cloud for more'
-            ) from None
+            if parsed_args.group:
+                self._tell_of(parsed_args.group)
+            raise exceptions.CommandError(program.REFUSED) from None
         self._planned = answer.placement.infeasible_reason is None
         console = Console(file=self.app.stderr, width=_WIDTH)
         program.print_findings(console, answer)
@@ -85,6 +82,18 @@ class Explain(base.Command, command.Lister):
             'Filter',
         )
         return names, [_row(host) for host in answer.hosts]
+
+    def _tell_of(self, group: str) -> None:
+        """Print what a tenant may see of a cluster of its own."""
+        reader = cluster_reader.ClusterReader(self.connection)
+        cluster = reader.one(group, all_projects=False)
+        self.note(
+            f'Cluster {cluster.name}: {cluster.running} of '
+            f'{len(cluster.members)} members run, on {cluster.host_count} '
+            'host(s).'
+        )
+        for limit in cluster_limits.limits(cluster):
+            self.note(f'Limited by: {limit.text}. {limit.remedy}.')
 
 
 def _row(host: model.HostAnswer) -> tuple[Any, ...]:

@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import contextlib
+import io
 import json
 import pathlib
 
@@ -18,6 +20,21 @@ import fixtures
 from nova_vhpc.cmd import explain
 from nova_vhpc.tests.unit.explain.test_explain import host, request
 from nova_vhpc.tests.unit.osc import test_cluster
+
+FLAVOR = {
+    '/flavors/f': {
+        'flavor': {
+            'id': '1',
+            'name': 'f',
+            'vcpus': 2,
+            'ram': 1,
+            'disk': 0,
+            'swap': '',
+            'OS-FLV-EXT-DATA:ephemeral': 0,
+        }
+    },
+    '/flavors/1/os-extra_specs': {'extra_specs': test_cluster.SPECS},
+}
 
 
 class ExplainTest(test_cluster.ClusterTestCase):
@@ -58,20 +75,7 @@ class ExplainTest(test_cluster.ClusterTestCase):
             self.assertNotIn('Traceback', err)
 
     def test_tenant_is_refused_in_one_sentence(self):
-        self.cloud.answers |= {
-            '/flavors/f': {
-                'flavor': {
-                    'id': '1',
-                    'name': 'f',
-                    'vcpus': 2,
-                    'ram': 1,
-                    'disk': 0,
-                    'swap': '',
-                    'OS-FLV-EXT-DATA:ephemeral': 0,
-                }
-            },
-            '/flavors/1/os-extra_specs': {'extra_specs': test_cluster.SPECS},
-        }
+        self.cloud.answers |= FLAVOR
         self.as_tenant()
         for more in ((), ('--group', 'g')):
             status, out, err = self.run_('explain', '--flavor', 'f', *more)
@@ -79,3 +83,27 @@ class ExplainTest(test_cluster.ClusterTestCase):
             self.assertIn('only an administrator may see', err)
             self.assertIn('openstack vhpc cluster list', err)
             self.assertNotIn('403', err)
+        # Of its own group it is told what it may see.
+        self.server('b', self.hosts[1], status='SHUTOFF')
+        _status, _out, err = self.run_(
+            'explain', '--flavor', 'f', '--group', 'g'
+        )
+        self.assertIn('Cluster g: 1 of 2 members run, on 2 host(s).', err)
+        self.assertIn('1 of 2 members do not run: b (SHUTOFF)', err)
+        for name in self.hosts:
+            self.assertNotIn(name, err.replace(f'hash of {name}', ''))
+
+    def test_program_refuses_a_tenant_in_the_same_sentence(self):
+        self.as_tenant()
+        self._answer()
+        self.cloud.answers |= FLAVOR
+        # By our own requests, and by those of openstacksdk.
+        for more in ((), ('flavors',)):
+            self.cloud.refused += more
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                status = explain.main(['--flavor', 'f'], self.connection)
+            self.assertEqual(1, status)
+            self.assertEqual(
+                f'nova-vhpc-explain: {explain.REFUSED}\n', err.getvalue()
+            )
