@@ -34,6 +34,8 @@ from nova.tests import fixtures as nova_fixtures
 from nova_vhpc.cmd import vendordata
 from nova_vhpc.tests import served
 from nova_vhpc.tests.functional.clusters import cloud
+from nova_vhpc.tests.unit.osc import bus
+from nova_vhpc.vendordata import live
 from nova_vhpc.vendordata import nova as nova_api
 
 SECRET = 'only neutron knows'
@@ -99,6 +101,7 @@ class VendordataCase(cloud.CloudCase):
         """
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
+            '[DEFAULT]\ntransport_url = fake://\n'
             '[vhpc_nova]\n'
             'auth_type = none\n'
             f'endpoint_override = {self.endpoint}\n'
@@ -106,6 +109,7 @@ class VendordataCase(cloud.CloudCase):
             f'auth_strategy = {strategy}\n'
             'cache_seconds = 0\n'
             'id_secret = only the operator knows\n'
+            'agent_timeout = 2\n'
             '[keystone_authtoken]\n'
             'www_authenticate_uri = http://127.0.0.1:9/identity\n'
             'auth_type = password\nauth_url = http://127.0.0.1:9/identity\n'
@@ -181,6 +185,15 @@ class MetadataTest(VendordataCase):
             self.member(3, 'host1', self.group),
         ]
         ungrouped = self.member(4, 'host1', None)
+        # No agent answers on host2.
+        self.useFixture(bus.Bus()).agent(
+            'host1',
+            agent={'paused': False, 'overcommit': 1.5},
+            vms=[
+                {'uuid': uuid, 'delay_s': 2.0, 'problem': f'{SWITCH} of host1'}
+                for uuid in (*members, ungrouped)
+            ],
+        )
         answers = {member: self.ask(member) for member in members}
         first = answers[members[0]]
         self.assertEqual(self.group, first['cluster']['id'])
@@ -229,6 +242,11 @@ class MetadataTest(VendordataCase):
         text = json.dumps(answers)
         for name in (*self.computes, SWITCH):
             self.assertNotIn(name, text)
+        lives = {m['id']: m['live'] for m in first['members']}
+        self.assertEqual(2.0, lives[members[0]]['held_up_s'])
+        self.assertEqual(1.5, lives[members[2]]['overcommit'])
+        self.assertEqual(live.FAILING, lives[members[2]]['problem'])
+        self.assertIsNone(lives[members[1]])
         # With a token that Keystone does not know, the answer is empty.
         self.token('forged', 'http://127.0.0.1:9/')
         self.assertEqual({}, self.ask(members[0]))

@@ -25,9 +25,7 @@ from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
 from nova_vhpc.vendordata import answer
 
-PAGE = (
-    pathlib.Path(__file__).parents[4] / 'doc/source/user/virtual-clusters.rst'
-)
+PAGES = pathlib.Path(__file__).parents[4] / 'doc/source/user'
 _CURL = """\
 #!/bin/sh
 cat "$(dirname "$0")/vendor_data2.json"
@@ -35,25 +33,33 @@ cat "$(dirname "$0")/vendor_data2.json"
 
 
 class UserPageTest(base.TestCase):
-    def test_files_are_written_as_answered(self):
-        match = re.search(
-            r'code-block:: sh\n\n((?:   .*\n|\n)+)', PAGE.read_text()
-        )
+    def setUp(self):
+        super().setUp()
         cluster = fakes.cluster([fakes.member(1, 'h1'), fakes.member(2, 'h1')])
-        answered = answer.answer(cluster, fakes.uuid(1))
-        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (path / 'vendor_data2.json').write_text(
-            json.dumps({'static': {}, 'vhpc': answered})
+        self.answered = answer.answer(cluster, fakes.uuid(1))
+        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (self.path / 'vendor_data2.json').write_text(
+            json.dumps({'static': {}, 'vhpc': self.answered})
         )
-        (path / 'curl').write_text(_CURL)
-        (path / 'curl').chmod(0o755)
-        (path / 'vhpc-files').write_text(textwrap.dedent(match[1]))
+        (self.path / 'curl').write_text(_CURL)
+        (self.path / 'curl').chmod(0o755)
+
+    def run_script(self, page):
+        """Run the first script of a page of the documentation."""
+        match = re.search(
+            r'code-block:: sh\n\n((?:   .*\n|\n)+)', (PAGES / page).read_text()
+        )
+        (self.path / 'script').write_text(textwrap.dedent(match[1]))
         subprocess.run(
-            ['sh', '-u', 'vhpc-files'],
-            cwd=path,
-            env={'PATH': f'{path}:{os.environ["PATH"]}'},
+            ['sh', '-u', 'script'],
+            cwd=self.path,
+            env={'PATH': f'{self.path}:{os.environ["PATH"]}'},
             check=True,
         )
+
+    def test_files_are_written_as_answered(self):
+        self.run_script('virtual-clusters.rst')
+        answered = self.answered
         for name, text in (
             *((f'hosts.{k}', v) for k, v in answered['hostfile'].items()),
             ('hosts.ipv6', answered['hosts']),
@@ -64,5 +70,17 @@ class UserPageTest(base.TestCase):
             ('vhpc-run', answered['mpi']['wrapper']),
             ('vhpc-routes', answered['routes_script']),
         ):
-            self.assertEqual(text, (path / name).read_text(), name)
-        self.assertTrue(os.access(path / 'vhpc-run', os.X_OK))
+            self.assertEqual(text, (self.path / name).read_text(), name)
+        self.assertTrue(os.access(self.path / 'vhpc-run', os.X_OK))
+
+    def test_program_for_guests_is_written_and_runs(self):
+        self.run_script('vendordata.rst')
+        program = self.path / 'nova-vhpc-hosts'
+        self.assertEqual(self.answered['hosts_program'], program.read_text())
+        ended = subprocess.run(
+            [program, 'mpich', '--file', self.path / 'vendor_data2.json'],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(self.answered['hostfile']['mpich'], ended.stdout)
