@@ -14,6 +14,7 @@
 """Tests of :mod:`nova_vhpc.agent.daemon.metrics`."""
 
 import gzip
+import json
 import pathlib
 import re
 import socket
@@ -139,6 +140,27 @@ class MetricsTest(base.BaseTestCase):
             self.assertGreater(len(asked), 5)
             for metric in asked:
                 self.assertRegex(text, rf'(?m)^(# TYPE )?{metric}[ {{]')
+
+    def test_panels_of_the_dashboard_do_not_overlap(self) -> None:
+        top = pathlib.Path(__file__).parents[5]
+        dashboard = json.loads(
+            (top / 'etc/nova-vhpc/grafana-dashboard.json').read_text()
+        )
+        panels = dashboard['panels']
+        self.assertEqual(len(panels), len({panel['id'] for panel in panels}))
+        taken: dict[tuple[int, int], str] = {}
+        for panel in panels:
+            at = panel['gridPos']
+            self.assertLessEqual(at['x'] + at['w'], 24, panel['title'])
+            for x in range(at['x'], at['x'] + at['w']):
+                for y in range(at['y'], at['y'] + at['h']):
+                    other = taken.setdefault((x, y), panel['title'])
+                    self.assertEqual(panel['title'], other)
+        rows = [panel for panel in panels if panel['type'] == 'row']
+        self.assertEqual(
+            ['Cluster $cluster'],
+            [row['title'] for row in rows if row.get('repeat') == 'cluster'],
+        )
 
     def test_every_alert_leads_to_its_runbook(self) -> None:
         top = pathlib.Path(__file__).parents[5]
