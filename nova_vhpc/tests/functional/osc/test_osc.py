@@ -13,6 +13,10 @@
 """``openstack vhpc`` on a real Nova and Placement."""
 
 import json
+import pathlib
+import re
+
+import fixtures
 
 from nova_vhpc.cmd import explain
 from nova_vhpc.tests import osc_shell
@@ -83,6 +87,25 @@ class OscTest(base.SchedulerTestCase):
         self.assertIsNone(shown['switches'])
         for member in shown['members']:
             self.assertNotIn('host', member)
+
+    def test_topology_has_ids_instead_of_names(self):
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).join('conf'))
+        file.write_text('[vhpc_vendordata]\nid_secret = ' + 16 * 'x')
+        argv = ('cluster', 'topology', self.group_id, '--format', 'slurm-conf')
+        status, out, err = osc_shell.run(
+            self.admin, *argv, '--config-file', str(file)
+        )
+        self.assertEqual(0, status, err)
+        self.assertRegex(out, r'^SwitchName=switch-[0-9a-f]{16} Nodes=\S+\n$')
+        for name in ('leaf7', 'one,', 'two,'):
+            self.assertNotIn(name, out)
+        status, out, err = osc_shell.run(self.tenant, *argv)
+        self.assertEqual(0, status, err)
+        # Two hosts at a switch that the tenant may not see.
+        self.assertEqual(
+            2, len(re.findall(r'SwitchName=host-[0-9a-f]{16} Nodes=', out))
+        )
+        self.assertIn('--vendor-data', err)
 
     def test_tenant_is_refused_what_is_the_operators_in_a_sentence(self):
         for argv in (
