@@ -150,9 +150,10 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     args.where = (
         args.input or args.socket or status_socket.socket_path(args.run_path)
     )
-    if not (args.once or args.screenshot) and not (
-        sys.stdout.isatty() and not console.Console().is_dumb_terminal
-    ):
-        parser.error(
-            'standard output is no terminal to draw on; --once prints'
-        )
+    if not (args.once or args.screenshot):
+        # Textual reads keys from the first, and draws on the last.
+        for name in ('stdin', 'stdout', 'stderr'):
+            if not getattr(sys, name).isatty():
+                parser.error(f'{name} is no terminal; --once prints')
+        if console.Console().is_dumb_terminal:
+            parser.error('TERM=dumb cannot be drawn on; --once prints')

@@ -146,7 +146,7 @@ class TopTest(TopCase):
             (['--screenshot', 'x.svg', '--size', '10x10'], '--size'),
             (['--once', '--host', 'c1', '--input', 'x'], '--input does not'),
             (['--once', '--timeout', '1'], 'go with --cluster or --host'),
-            ([], 'no terminal to draw on; --once prints'),
+            ([], 'is no terminal; --once prints'),
             (['--once', '--sort', 'size'], 'invalid choice'),
         ):
             with self.subTest(words):
@@ -247,6 +247,20 @@ class ProcessTest(TopCase):
         (line,) = done.stderr.splitlines()
         self.assertIn('cannot load the Python library textual', line)
         self.assertIn('pip install textual', line)
+
+    def test_screen_is_refused_without_a_terminal_to_draw_on(self) -> None:
+        for missing in ('stdin', 'stdout', 'stderr'):
+            reading, terminal = pty.openpty()
+            self.addCleanup(os.close, reading)
+            files = dict.fromkeys(('stdin', 'stdout', 'stderr'), terminal)
+            files[missing] = subprocess.PIPE
+            with subprocess.Popen(
+                [sys.executable, '-c', PROGRAM, '--input', self.file],
+                env={**os.environ, 'TERM': 'xterm'},
+                **files,
+            ) as running:
+                os.close(terminal)
+                self.assertEqual(2, running.wait())
 
     def test_signal_restores_the_terminal(self) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
