@@ -131,6 +131,13 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """
     if args.json and not args.once:
         parser.error('--json goes with --once')
+    for option, name in (
+        ('--cluster', args.cluster),
+        *(('--host', host) for host in args.host or ()),
+    ):
+        # As by an unset variable of a script.
+        if name is not None and not name.strip():
+            parser.error(f"{option}: '{name}' is no name")
     over_bus = bool(args.cluster or args.host)
     if over_bus and args.input:
         parser.error('--cluster and --host ask agents, --input does not')

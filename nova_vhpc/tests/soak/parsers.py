@@ -44,7 +44,7 @@ from nova_vhpc.tests.soak import (
     kernel_files,
     records,
 )
-from nova_vhpc.top import order, reader, report, sources
+from nova_vhpc.top import lines, order, reader, report, sources
 from nova_vhpc.topology import bridge_rules
 
 MESSAGE = {
@@ -70,11 +70,13 @@ VM = {
     **{'period_us': 5, 'quota_us': 4, 'shares': 3, 'vcpu_pins': ['0']},
     **{'sync_latency_us': 3.0, 'io_events': 4, 'run_us': 5.0, 'writes': 3},
     **{'released': [], 'hands_off': '', 'problem': ''},
+    **{'server_name': 's', 'vcpus': 1, 'received': 0.9, 'moves': 0},
 }
 PART = {
     **{'state': 'degraded', 'healthy': False, 'since': 0.0},
     **{'what': 'no broker', 'action': 'start it'},
 }
+ORDERS = tuple(order.Order)
 STATUS = {
     'agent': {
         **{'host': 'h', 'cpus': '0-1', 'tick_us': 5, 'period_us': 100_000},
@@ -185,10 +187,12 @@ def status_in_top(rng: random.Random) -> None:
     with contextlib.suppress(*errors.UNREADABLE):
         snapshot = reader.snapshot(sources.Answers({'h': document}))
         out = console.Console(file=io.StringIO(), width=160)
-        for line in report.report(
-            snapshot, order.clusters(snapshot.servers), out.width
-        ):
+        clusters = order.clusters(snapshot.servers, rng.choice(ORDERS))
+        for line in report.report(snapshot, clusters, out.width):
             out.print(line)
+        for cluster in clusters:
+            for row in (cluster, *cluster.servers):
+                lines.detail(row)
 
 
 def status_in_ctl(rng: random.Random) -> None:

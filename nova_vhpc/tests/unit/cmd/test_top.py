@@ -145,6 +145,8 @@ class TopTest(TopCase):
             (['--screenshot', 'x.svg', '--size', '80'], "--size: '80'"),
             (['--screenshot', 'x.svg', '--size', '10x10'], '--size'),
             (['--once', '--host', 'c1', '--input', 'x'], '--input does not'),
+            (['--once', '--cluster', ''], "--cluster: '' is no name"),
+            (['--once', '--host', 'c1', '--host', ' '], "--host: ' ' is"),
             (['--once', '--timeout', '1'], 'go with --cluster or --host'),
             ([], 'is no terminal; --once prints'),
             (['--once', '--sort', 'size'], 'invalid choice'),
