@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run all checks: lint, docs, package, unit tests, two minutes of tools/soak.sh,
-# functional tests, and the unit tests once more with the packages of the older
-# release of OpenStack that is supported. Works from a fresh clone on a fresh
+# functional tests, and the unit tests and some of the functional ones once more
+# with the packages of the older release of OpenStack that is supported. Works from a fresh clone on a fresh
 # machine with Debian or Ubuntu, as root.
 #
 #   tools/test.sh            all steps
@@ -103,16 +103,22 @@ functional() {
     return "$status"
 }
 
-# The unit tests with the older release, but for those of the repository itself.
+# The older release: the unit tests, but for those of the repository itself, and
+# those functional tests in process that boot clusters by Nova's API.
 older() {
-    local status=0
+    local status=0 failures=0 bin=$TOP_DIR/.venv-$OLDER/bin
     # In a subshell, which it may exit.
     (VENV=$TOP_DIR/.venv-$OLDER CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt ensure_venv) ||
         return 1
     export OS_TEST_PATH=./nova_vhpc/tests/unit
-    PATH=$TOP_DIR/.venv-$OLDER/bin:$PATH stestr run \
+    PATH=$bin:$PATH stestr run \
         --exclude-regex 'unit\.(conf\.test_sample|doc|plugins|tools)\.' || status=$?
-    count older "$status"
+    count "older (unit)" "$status" || failures=1
+    export OS_TEST_PATH=./nova_vhpc/tests/functional
+    PATH=$bin:$PATH run_part "older (in process)" --concurrency 2 \
+        'functional\.(explain|flavor|osc|scheduler\.test_multi_create)' ||
+        failures=1
+    return "$failures"
 }
 
 for step in $STEPS; do

@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Longer waits for servers, for machines that run other jobs, too."""
+"""Nova's test cases, for machines that run other jobs, and for Nova 33."""
 
 from typing import Any
 
 from nova.tests.functional import integrated_helpers
+
+from nova_vhpc.tests.functional import nova_threads
 
 _RETRIES = 120
 
@@ -24,6 +26,10 @@ class Patience(integrated_helpers.InstanceHelperMixin):
 
     Must precede nova's own classes among a test's bases.
     """
+
+    def setUp(self) -> None:
+        self.useFixture(nova_threads.NovaThreads())
+        super().setUp()
 
     def _wait_for_state_change(
         self,
