@@ -1,0 +1,216 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests of ``tools/devstack.sh`` and of what it makes for the container."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import fixtures
+import yaml
+
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+TOOL = TOP / 'tools' / 'devstack.sh'
+GIT = {
+    'GIT_AUTHOR_NAME': 'a',
+    'GIT_AUTHOR_EMAIL': 'a@example.org',
+    'GIT_COMMITTER_NAME': 'a',
+    'GIT_COMMITTER_EMAIL': 'a@example.org',
+    'GIT_CONFIG_NOSYSTEM': '1',
+}
+
+
+def run(*command, **env):
+    return subprocess.run(
+        command,
+        env={'PATH': os.environ['PATH'], 'HOME': '/nonexistent', **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run_functions(script, *argv, **env):
+    """Run a script that has the tool's functions; its ``main`` never runs."""
+    return run(
+        *('bash', '-c', f'tool=$1; shift; source "$tool"; {script}'),
+        *('bash', str(TOOL), *argv),
+        **env,
+    )
+
+
+class ArgumentsTest(base.TestCase):
+    def parse(self, *argv, **env):
+        """Return what the tool's arguments mean, or its error."""
+        script = (
+            'parse "$@"; '
+            'echo "$NETWORKS $BRANCH $WORK keep=$KEEP restack=$RESTACK '
+            '$GIT_BASE"'
+        )
+        return run_functions(script, *argv, **env)
+
+    def test_defaults(self):
+        self.assertEqual(
+            'ovn master /var/tmp/nova-vhpc-devstack keep= restack=yes '
+            'https://opendev.org\n',
+            self.parse().stdout,
+        )
+
+    def test_each_option_of_the_help_is_taken(self):
+        result = run(str(TOOL), '--help')
+        self.assertEqual(0, result.returncode)
+        options = set(re.findall(r'--[a-z-]+', result.stdout))
+        self.assertEqual(
+            {
+                '--branch',
+                '--directory',
+                '--keep',
+                '--networks',
+                '--no-restack',
+                '--single',
+            },
+            options,
+        )
+        result = self.parse(
+            '--single',
+            '--no-restack',
+            '--keep',
+            *('--networks', 'ovs'),
+            *('--branch', 'stable/2026.1'),
+            *('--directory', '/srv/x'),
+            GIT_BASE='/srv/git',
+        )
+        self.assertEqual(
+            'ovs stable/2026.1 /srv/x keep=yes restack= file:///srv/git\n',
+            result.stdout,
+        )
+
+    def test_wrong_arguments_are_named(self):
+        for argv, env, named in (
+            (['--twohosts'], {}, '--twohosts'),
+            (['--networks', 'linuxbridge'], {}, 'linuxbridge'),
+            (['--networks'], {}, '--networks needs a value'),
+            (['--directory', 'here'], {}, '--directory here'),
+            ([], {'GIT_BASE': 'here'}, 'GIT_BASE=here'),
+        ):
+            result = self.parse(*argv, **env)
+            self.assertEqual(1, result.returncode, argv)
+            self.assertIn(named, result.stderr)
+            self.assertEqual(1, len(result.stderr.splitlines()))
+
+    def test_page_has_the_options_of_the_help(self):
+        page = (TOP / 'doc/source/contributor/devstack.rst').read_text()
+        for option in re.findall(
+            r'--[a-z-]+', run(str(TOOL), '--help').stdout
+        ):
+            self.assertIn(option, page)
+
+
+class LocalConfTest(base.TestCase):
+    def local_conf(self, networks):
+        script = 'NETWORKS=$1; local_conf file:///srv/git'
+        result = run_functions(script, networks)
+        self.assertEqual('', result.stderr)
+        return result.stdout
+
+    def test_plugin_is_set_as_in_the_gates_job(self):
+        entries = yaml.safe_load((TOP / '.zuul.yaml').read_text())
+        (job,) = [
+            entry['job']
+            for entry in entries
+            if entry.get('job', {}).get('name') == 'nova-vhpc-devstack'
+        ]
+        for networks in ('ovn', 'ovs'):
+            lines = self.local_conf(networks).splitlines()
+            for name, value in job['vars']['devstack_localrc'].items():
+                self.assertIn(f'{name}={value}', lines)
+
+    def test_networks_choose_the_agents(self):
+        ovn, ovs = self.local_conf('ovn'), self.local_conf('ovs')
+        self.assertIn('ovn-controller', ovn)
+        self.assertNotIn('q-agt', ovn)
+        self.assertIn('q-agt,q-dhcp', ovs)
+        self.assertNotIn('ovn-controller', ovs)
+
+
+class RepositoriesTest(base.TestCase):
+    """Bare clones that devstack takes without network."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.source = self.home / 'source' / 'openstack' / 'nova'
+        self.source.mkdir(parents=True)
+        self.git('init', '-q', '-b', 'master')
+        for number in range(3):
+            self.git('commit', '-q', '--allow-empty', '-m', str(number))
+            if number == 0:
+                self.git('tag', '33.0.0')
+
+    def git(self, *argv, at=None):
+        result = run('git', '-C', str(at or self.source), *argv, **GIT)
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stdout.strip()
+
+    def clone(self, branch, *names):
+        return run(
+            str(TOP / 'tools' / 'container' / 'repositories.sh'),
+            str(self.home / 'source'),
+            str(self.home / 'target'),
+            branch,
+            *names,
+            **GIT,
+        )
+
+    def test_clone_has_one_commit_with_the_last_tag(self):
+        for _again in range(2):
+            result = self.clone('master', 'nova')
+            self.assertEqual((0, ''), (result.returncode, result.stderr))
+            clone = self.home / 'target' / 'openstack' / 'nova.git'
+            self.assertEqual(
+                '1', self.git('rev-list', '--count', 'master', at=clone)
+            )
+            self.assertEqual(
+                '33.0.0', self.git('tag', '--points-at', 'HEAD', at=clone)
+            )
+            self.assertEqual(
+                self.git('rev-parse', 'master'),
+                self.git('rev-parse', 'HEAD', at=clone),
+            )
+
+    def test_what_is_missing_is_named(self):
+        for branch, name, named in (
+            ('stable/2026.1', 'nova', 'no branch stable/2026.1'),
+            ('master', 'neutron', 'no git repository openstack/neutron'),
+        ):
+            result = self.clone(branch, name)
+            self.assertEqual(1, result.returncode)
+            self.assertIn(named, result.stderr)
+
+
+class GateTest(base.TestCase):
+    def test_each_step_of_the_usage_is_one_of_the_script(self):
+        gate = TOP / 'devstack' / 'gate.sh'
+        result = run(str(gate))
+        self.assertEqual(2, result.returncode)
+        steps = re.findall(r'^devstack/gate\.sh (\w+)', result.stderr, re.M)
+        self.assertEqual(
+            ['scenario', 'logs', 'unstack', 'clean', 'leftovers'], steps
+        )
+        self.assertEqual(
+            steps,
+            re.findall(r'^    (\w+)\)', gate.read_text(), re.M),
+        )

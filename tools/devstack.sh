@@ -1,0 +1,302 @@
+#!/usr/bin/env bash
+# Run the gate's job in a container: stack a real devstack with the plugin, run the
+# smoke test, unstack, clean, stack again, and say what is left behind.
+#
+#   tools/devstack.sh [--networks ovn|ovs] [--branch master|stable/2026.1]
+#                     [--single] [--no-restack] [--directory DIR] [--keep]
+#
+#   --networks     who plugs the members' ports: OVN (default) or ML2 with the Open
+#                  vSwitch agent
+#   --branch       branch of devstack and of OpenStack's services (default: master)
+#   --single       all on one node (default)
+#   --no-restack   end after clean
+#   --directory    for the container's root and the logs; needs 8 GB (default:
+#                  /var/tmp/nova-vhpc-devstack)
+#   --keep         leave the container's root and the logs there, and, if a step failed,
+#                  print how to boot it again
+#
+# GIT_BASE in the environment names where OpenStack's repositories are: devstack's own
+# default, or a directory with git repositories openstack/NAME, as on a machine without
+# network. The plugin is the last commit of this clone. As root. The exit status is 0 if
+# every step passed and nothing is left behind.
+set -euo pipefail
+
+# shellcheck source=tools/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=tools/container/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/container/lib.sh"
+
+# What a stack without block storage, dashboard and tests clones.
+REPOSITORIES=(devstack keystone glance placement nova neutron requirements)
+SERVICES=key,mysql,rabbit,placement-api,placement-client,g-api
+SERVICES+=,n-api,n-api-meta,n-cpu,n-cond,n-sch,q-svc,openstack-cli-server
+HOST=stack1
+
+usage() {
+    sed -n '/^#   /s/^# \{0,3\}//p' "$0"
+}
+
+parse() {
+    NETWORKS=ovn BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --single) ;;
+            --no-restack) RESTACK='' ;;
+            --keep) KEEP=yes ;;
+            --networks | --branch | --directory)
+                [ -n "${2:-}" ] || die "$1 needs a value"
+                case $1 in
+                    --networks) NETWORKS=$2 ;;
+                    --branch) BRANCH=$2 ;;
+                    --directory) WORK=$2 ;;
+                esac
+                shift
+                ;;
+            -h | --help)
+                usage
+                exit 0
+                ;;
+            *) die "unknown argument $1; --help lists the options" ;;
+        esac
+        shift
+    done
+    case $NETWORKS in ovn | ovs) ;; *) die "--networks $NETWORKS: ovn or ovs" ;; esac
+    case $WORK in /?*) ;; *) die "--directory $WORK: not an absolute path" ;; esac
+    case ${GIT_BASE:=https://opendev.org} in
+        *://*) ;;
+        /*) GIT_BASE=file://$GIT_BASE ;;
+        *) die "GIT_BASE=$GIT_BASE: neither an address nor an absolute path" ;;
+    esac
+}
+
+# local_conf: print devstack's local.conf.
+local_conf() {
+    cat <<END
+[[local|localrc]]
+ADMIN_PASSWORD=secret
+DATABASE_PASSWORD=secret
+RABBIT_PASSWORD=secret
+SERVICE_PASSWORD=secret
+HOST_IP=$CONTAINER_ADDRESS
+SERVICE_HOST=$CONTAINER_ADDRESS
+GIT_BASE=$1
+LOGFILE=/opt/stack/logs/stack.sh.log
+LOG_COLOR=False
+VERBOSE=True
+API_WORKERS=1
+# The kernel's settings are the machine's.
+ENABLE_KSM=False
+ENABLE_KSMTUNED=False
+DOWNLOAD_DEFAULT_IMAGES=False
+IMAGE_URLS=file:///srv/guest.tar.gz
+DEFAULT_IMAGE_NAME=guest
+LIBVIRT_TYPE=qemu
+# The kernel need not have Open vSwitch's module.
+OVS_DATAPATH_TYPE=netdev
+FIXED_RANGE=10.0.0.0/24
+IPV4_ADDRS_SAFE_TO_USE=10.0.0.0/22
+IP_VERSION=4
+END
+    case $NETWORKS in
+        ovn) echo "ENABLED_SERVICES=$SERVICES,ovn-controller,ovn-northd,ovs-vswitchd,ovsdb-server,q-ovn-agent" ;;
+        ovs)
+            cat <<END
+ENABLED_SERVICES=$SERVICES,q-agt,q-dhcp,q-l3,q-meta
+Q_AGENT=openvswitch
+Q_ML2_PLUGIN_MECHANISM_DRIVERS=openvswitch
+Q_ML2_TENANT_NETWORK_TYPE=vxlan
+END
+            ;;
+    esac
+    cat <<END
+enable_plugin nova-vhpc file:///srv/git/openstack/nova-vhpc.git HEAD
+# As in .zuul.yaml.
+VHPC_CREATE_BRIDGES=True
+VHPC_CREATE_FLAVOR=True
+VHPC_CREATE_AGGREGATE=True
+VHPC_PEERS=True
+END
+}
+
+# make_guest_image TARGET: pack kernel and initramfs of the test guests as devstack
+# takes them. Nothing is downloaded from an image server.
+make_guest_image() {
+    local scratch
+    scratch=$(mktemp -d "$WORK/guest-XXXXXX")
+    PYTHONPATH=$TOP_DIR python3 - "$scratch" <<'END'
+import pathlib
+import shutil
+import sys
+
+from nova_vhpc.testbed import image
+
+guest = image.build_image()
+target = pathlib.Path(sys.argv[1])
+shutil.copy(guest.kernel, target / 'guest-vmlinuz')
+shutil.copy(guest.initrd, target / 'guest-initrd')
+END
+    truncate -s 1M "$scratch/guest.img"
+    tar -C "$scratch" -czf "$1" .
+    rm -rf "$scratch"
+}
+
+# ensure_programs: install what builds the container and the guest, if it is missing.
+ensure_programs() {
+    local program
+    for program in debootstrap slirp4netns git busybox cpio gcc zstd lz4 modprobe; do
+        command -v "$program" >/dev/null || {
+            apt_install debootstrap slirp4netns git busybox-static cpio gcc libc6-dev \
+                zstd lz4 kmod
+            return
+        }
+    done
+}
+
+# prepare ROOT: everything that stack.sh finds in the container.
+prepare() {
+    local root=$1 base=$GIT_BASE
+    mkdir -p "$root/srv/git"
+    git clone -q --bare "file://$TOP_DIR" "$root/srv/git/openstack/nova-vhpc.git"
+    case $GIT_BASE in
+        file://*)
+            "$TOP_DIR/tools/container/repositories.sh" "${GIT_BASE#file://}" \
+                "$root/srv/git" "$BRANCH" "${REPOSITORIES[@]}"
+            base=file:///srv/git
+            ;;
+    esac
+    make_guest_image "$root/srv/guest.tar.gz"
+    chroot "$root" useradd -s /bin/bash -d /opt/stack -m stack
+    chmod 755 "$root/opt/stack"
+    echo 'stack ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/stack"
+    chroot "$root" chown -R stack: /srv
+    mkdir -p "$root/etc/systemd/system/ovsdb-server.service.d" \
+        "$root/etc/systemd/system/iscsid.service.d" "$root/etc/systemd/system.conf.d"
+    # devstack sets no datapath for OVN's bridge.
+    cat >"$root/etc/systemd/system/ovsdb-server.service.d/container.conf" <<'END'
+[Service]
+ExecStartPost=/usr/bin/ovs-vsctl --no-wait set open_vswitch . external-ids:ovn-bridge-datapath-type=netdev
+END
+    # It needs NETLINK_ISCSI, and no volume is attached.
+    cat >"$root/etc/systemd/system/iscsid.service.d/container.conf" <<'END'
+[Service]
+Type=simple
+PIDFile=
+ExecStartPre=
+ExecStart=
+ExecStart=/bin/sleep infinity
+ExecStop=
+END
+    # For the haproxy of Neutron's metadata agents.
+    printf '[Manager]\nDefaultLimitNOFILE=65536\n' >"$root/etc/systemd/system.conf.d/container.conf"
+    local_conf "$base" >"$root/srv/local.conf"
+}
+
+# step TITLE COMMAND...: run a step with its output in a log, and note how it went. A
+# step that fails does not end the run: what comes after tells what is left behind.
+step() {
+    local title=$1 log started=$SECONDS
+    shift
+    log=$WORK/$(printf '%02d' "$((${#REPORT[@]} + 1))")-${title// /-}.log
+    say "$title (log: $log)"
+    # In the background, because a condition would switch errexit off in functions.
+    "$@" >"$log" 2>&1 &
+    if wait $!; then
+        REPORT+=("passed  $(printf '%5d s  %s' "$((SECONDS - started))" "$title")")
+        return 0
+    fi
+    REPORT+=("FAILED  $(printf '%5d s  %s' "$((SECONDS - started))" "$title")")
+    FAILED=yes
+    tail -n 25 "$log"
+    return 1
+}
+REPORT=()
+FAILED=
+
+stack() {
+    run_in "$HOST" su -l stack -c 'cd devstack && ./stack.sh'
+}
+
+gate() {
+    run_in "$HOST" /opt/stack/nova-vhpc/devstack/gate.sh "$@"
+}
+
+# finish: end what runs, also after a signal, and print the report.
+finish() {
+    local status=$?
+    trap - EXIT
+    stop_containers
+    if [ "${#REPORT[@]}" -gt 0 ]; then
+        say "devstack $BRANCH, $NETWORKS:"
+        printf '    %s\n' "${REPORT[@]}"
+    fi
+    if [ -n "$KEEP" ]; then
+        echo "    kept: $WORK/$HOST, logs in $WORK"
+    else
+        rm -rf --one-file-system "${WORK:?}/$HOST"
+        # Logs of a run that failed stay.
+        [ -n "$FAILED" ] || [ "$status" != 0 ] || rm -rf --one-file-system "${WORK:?}"
+    fi
+    exit "$status"
+}
+
+main() {
+    parse "$@"
+    [ "$(id -u)" = 0 ] || die "must run as root: it makes namespaces and mounts"
+    [ -e /sys/fs/cgroup/cpu/tasks ] ||
+        die "needs the hierarchies of cgroup v1 below /sys/fs/cgroup; in a virtual machine \
+of your own, stack by doc/source/contributor/devstack.rst instead"
+    [ -z "$(ls -A "$WORK" 2>/dev/null)" ] || [ -e "$WORK/.vhpc-devstack" ] ||
+        die "--directory $WORK is not empty, and not of an earlier run"
+    mkdir -p "$WORK"
+    exec 7>"$WORK/.vhpc-devstack"
+    flock -n 7 || die "--directory $WORK: another run uses it"
+    rm -rf --one-file-system "${WORK:?}"/*
+    ensure_python
+    ensure_programs
+    [ -z "$(git -C "$TOP_DIR" status --porcelain)" ] ||
+        say "the plugin is commit $(git -C "$TOP_DIR" rev-parse --short HEAD); later changes are not in it"
+    trap finish EXIT
+    trap 'exit 130' INT TERM
+    step "make the root" make_root "$WORK/$HOST" bookworm "$WORK/debootstrap.log"
+    step "prepare" prepare "$WORK/$HOST"
+    boot_container "$HOST" "$WORK/$HOST"
+    step "clone devstack" clone_devstack
+    run_all
+    [ -z "$FAILED" ]
+}
+
+clone_devstack() {
+    local url=$GIT_BASE/openstack/devstack
+    case $GIT_BASE in
+        file://*) url=file:///srv/git/openstack/devstack.git ;;
+    esac
+    run_in "$HOST" sudo -u stack git clone -q --branch "$BRANCH" "$url" /opt/stack/devstack
+    run_in "$HOST" install -o stack -m 0644 /srv/local.conf /opt/stack/devstack/local.conf
+}
+
+# run_all: the job's steps. What makes no sense after a failed one is left out.
+run_all() {
+    local rounds=1 round
+    [ -z "$RESTACK" ] || rounds=2
+    for round in $(seq "$rounds"); do
+        if step "stack $round" stack; then
+            step "scenario $round" gate scenario || true
+        fi
+        step "save logs $round" save_logs "$round" || true
+        step "unstack $round" gate unstack || true
+        step "clean $round" gate clean || true
+        step "leftovers $round" gate leftovers || true
+    done
+}
+
+# save_logs ROUND: copy what tells why a step failed; clean.sh removes it.
+save_logs() {
+    local target=/srv/logs-$1
+    gate logs "$target"
+    run_in "$HOST" journalctl -q -o short-precise -u 'devstack@*' >"$WORK/journal-$1.log"
+    cp -r "$WORK/$HOST$target" "$WORK/logs-$1"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    main "$@"
+fi
