@@ -62,6 +62,19 @@ apt_install() {
     ) 9<"${policy%/*}" || exit 1
 }
 
+# debian_mirror: print the address of a Debian mirror: $VHPC_DEBIAN_MIRROR, or else, on
+# Debian, where apt has its packages from.
+debian_mirror() {
+    local found=${VHPC_DEBIAN_MIRROR:-}
+    # shellcheck disable=SC2016
+    # "Debian" is also the origin of the security updates, which have another address.
+    [ -n "$found" ] || found=$(
+        apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
+            awk '/^Debian Debian / && !found++ { print $3 }'
+    )
+    echo "${found:-http://deb.debian.org/debian}"
+}
+
 ensure_python() {
     command -v apt-get >/dev/null || {
         command -v python3 >/dev/null ||

@@ -16,20 +16,13 @@ ROOT=${1:-${VHPC_OVN_ROOT:-/var/cache/nova-vhpc/ovn-root}}
 PACKAGES=openvswitch-switch,ovn-central,ovn-host,iputils-ping,ethtool
 
 [ ! -e "$ROOT/.complete" ] || exit 0
-# shellcheck disable=SC2016
-# "Debian" is also the origin of the security updates, which have another address.
-MIRROR=${VHPC_DEBIAN_MIRROR:-$(
-    apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
-        awk '/^Debian Debian / && !found++ { print $3 }'
-)}
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
 [ "$(id -u)" = 0 ] || die "must run as root to make $ROOT"
 command -v debootstrap >/dev/null || apt_install debootstrap
 say "unpacking Open vSwitch and OVN of Debian 13 into $ROOT"
 rm -rf "$ROOT"
 mkdir -p "$ROOT"
 log=$(mktemp "${TMPDIR:-/tmp}/vhpc-ovn-XXXXXX")
-if ! debootstrap --variant=minbase --include="$PACKAGES" trixie "$ROOT" "$MIRROR" \
+if ! debootstrap --variant=minbase --include="$PACKAGES" trixie "$ROOT" "$(debian_mirror)" \
     >"$log" 2>&1; then
     tail -n 20 "$log" "$ROOT/debootstrap/debootstrap.log" >&2 || true
     die "debootstrap failed; its output is in $log"

@@ -13,15 +13,14 @@
 """Real libvirtd and real QEMU guests.
 
 There are two kinds of guests, both of which start within a moment: *idle*
-guests have firmware only; *busy* guests run ``spinner.S``, which keeps every
-vCPU running.
+guests have firmware only; *busy* guests run :mod:`nova_vhpc.testbed.spinner`,
+which keeps every vCPU running.
 """
 
 import contextlib
 import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import uuid as uuid_module
 import xml.etree.ElementTree as ElementTree
@@ -31,7 +30,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.linux import cgroup, qemu_process
-from nova_vhpc.testbed import guest, image, libvirtd
+from nova_vhpc.testbed import guest, image, libvirtd, spinner
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 
@@ -45,27 +44,6 @@ OWN_QUOTA = """
 """A cputune with a value of every kind."""
 
 _BOOT_TAGS = ('kernel', 'initrd', 'cmdline')
-
-
-def spinner(directory: pathlib.Path) -> pathlib.Path:
-    """Return the busy guests' kernel, built once per directory."""
-    kernel = directory / 'spinner.elf'
-    if not kernel.exists():
-        subprocess.run(
-            [
-                'gcc',
-                '-m32',
-                '-nostdlib',
-                '-static',
-                '-no-pie',
-                '-Wl,-Ttext=0x100000,--build-id=none',
-                '-o',
-                str(kernel),
-                str(pathlib.Path(__file__).with_name('spinner.S')),
-            ],
-            check=True,
-        )
-    return kernel
 
 
 def everything(domain: libvirt.virDomain) -> Any:
@@ -135,7 +113,7 @@ class GuestTestCase(base.BaseTestCase):
         :param emulator: path of QEMU; empty for its usual one.
         """
         name = name or f'ag-{uuid_module.uuid4().hex[:8]}'
-        kernel = spinner(self.root) if busy else pathlib.Path('/x')
+        kernel = spinner.build(self.root) if busy else pathlib.Path('/x')
         xml = guest.domain_xml(
             name,
             image.GuestImage(kernel, pathlib.Path('/x')),

@@ -30,8 +30,8 @@ import libvirt
 
 from nova_vhpc.control.slots import frame
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.testbed import spinner
 from nova_vhpc.tests.functional import rabbitmq
-from nova_vhpc.tests.functional.agent import guests
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import Host
 
@@ -52,7 +52,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-sl-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
         self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
-        kernel = guests.spinner(root)
+        kernel = spinner.build(root)
         self.hosts = [self.host(f'slots-{name}', root) for name in 'ab']
         self.members = []
         for host, cpu in zip(self.hosts, usable, strict=False):

@@ -1,0 +1,277 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Checks of the first boot: the agent's job, and what may interrupt it."""
+
+import pathlib
+import re
+import time
+from typing import Any
+
+from nova_vhpc.tests.hostvm import machine
+
+QUOTA_US = 80_000
+"""CPU time of each vCPU in 100,000 us: a quota that a slice can shorten."""
+
+MOST_EXPOSURE = 3.0
+"""Of ``systemd-analyze security``; below 4 is its "OK"."""
+
+DROP_IN = pathlib.Path(f'/run/systemd/system/{machine.UNIT}.d/checks.conf')
+
+
+def check_machine_is_like_an_operators(guests: machine.Guests) -> None:
+    """systemd, cgroup v2 alone, AppArmor, and a guest in a machine's scope."""
+    assert pathlib.Path('/proc/1/comm').read_text() == 'systemd\n'
+    controllers = pathlib.Path('/sys/fs/cgroup/cgroup.controllers')
+    assert {'cpu', 'cpuset', 'io'} <= set(controllers.read_text().split())
+    enabled = pathlib.Path('/sys/module/apparmor/parameters/enabled')
+    assert enabled.read_text() == 'Y\n'
+    guests.start('one', QUOTA_US)
+    (domain,) = guests.domains()
+    assert guests.scope(domain).is_dir()
+    assert 'qemu-1-one' in machine.run('machinectl', 'list', '--no-legend')
+    label = pathlib.Path(f'/proc/{guests.pid(domain)}/attr/current')
+    assert label.read_text() == f'libvirt-{domain.UUIDString()} (enforce)\n'
+
+
+def check_unit_runs_and_writes_the_slice(guests: machine.Guests) -> None:
+    """libvirt has the value, and so has the control group of each vCPU."""
+    before = guests.settings()
+    machine.run('sh', '/var/lib/hostvm/install.sh')
+    machine.configure(slice_policy='fixed')
+    machine.run('systemctl', 'start', machine.UNIT)
+    assert machine.unit_property('ActiveState') == 'active'
+    machine.wait_for_agent()
+
+    def period() -> Any:
+        (domain,) = guests.domains()
+        now = domain.schedulerParametersFlags(machine.LIVE)['vcpu_period']
+        return now if now != 100_000 else None
+
+    period_us = machine.wait_for(period, 'a period of the agent')
+    (domain,) = guests.domains()
+    for vcpu in range(2):
+        (path,) = guests.scope(domain).glob(f'**/vcpu{vcpu}/cpu.max')
+        quota, written = map(int, path.read_text().split())
+        assert written == period_us
+        assert abs(quota / period_us - QUOTA_US / 100_000) < 0.01
+    assert machine.vms()['one']['control_group']
+    stop_and_compare(guests, before)
+
+
+def check_probes_measure(guests: machine.Guests) -> None:
+    """Under the unit's hardening, of a QEMU of another user."""
+    machine.run('systemctl', 'start', machine.UNIT)
+    status = machine.wait_for_agent()
+    assert 'schedstat' in status['agent']['probes'], status['agent']
+    assert 'block' in status['agent']['probes'], status['agent']
+    vm = machine.wait_for(
+        lambda: (
+            (machine.vms().get('one') or {}).get('sync_latency_us')
+            and machine.vms()['one']
+        ),
+        'a latency',
+    )
+    assert vm['unmeasured'] == [], vm
+    assert vm['pid'] == guests.pid(guests.domains()[0])
+
+
+def check_restart_of_libvirtd(guests: machine.Guests) -> None:
+    """The guest runs on and is managed on."""
+    reconnects = machine.wait_for_agent()['agent']['reconnects']
+    before = guests.settings()
+    machine.run('systemctl', 'restart', 'libvirtd.service')
+    machine.wait_for(
+        lambda: (
+            machine.agent_status()['agent'].get('reconnects') != reconnects
+        ),
+        'the agent to lose libvirt',
+    )
+    machine.wait_for_agent()
+    assert machine.vms()['one']['writes']
+    assert guests.settings() == before
+
+
+def check_restart_of_the_agent(guests: machine.Guests) -> None:
+    """The new one writes again; the last one leaves what was there before."""
+    machine.run('systemctl', 'restart', machine.UNIT)
+    machine.wait_for_agent()
+    machine.wait_for(
+        lambda: (machine.vms().get('one') or {}).get('writes'), 'a write'
+    )
+    machine.run('systemctl', 'stop', machine.UNIT)
+    (domain,) = guests.domains()
+    tune = domain.schedulerParametersFlags(machine.LIVE)
+    assert (tune['vcpu_period'], tune['vcpu_quota']) == (100_000, QUOTA_US)
+
+
+def check_gang_windows_weigh_the_scopes(guests: machine.Guests) -> None:
+    """Each guest is idle when it is the other's turn; all is put back."""
+    guests.start('two', QUOTA_US)
+    before = guests.settings()
+    machine.configure(slice_policy='gang')
+    machine.run('systemctl', 'start', machine.UNIT)
+    machine.wait_for_agent()
+    wait_for_windows(guests)
+    # systemd writes the weights that it knows of, beside the agent.
+    machine.run('systemctl', 'daemon-reload')
+    time.sleep(5)
+    wait_for_windows(guests)
+    status = machine.agent_status()
+    assert status['agent']['foreign_changes'] == 0, status
+    assert not status['windows']['failing'], status['windows']
+    assert 'its weight is written by libvirt' not in machine.agent_log()
+    stop_and_compare(guests, before)
+
+
+def check_restore_by_hand_after_kill(guests: machine.Guests) -> None:
+    """Without ``ExecStopPost=`` the guests stay as the crash left them."""
+    before = guests.settings()
+    DROP_IN.parent.mkdir(parents=True, exist_ok=True)
+    DROP_IN.write_text('[Service]\nRestart=no\nExecStopPost=\n')
+    machine.run('systemctl', 'daemon-reload')
+    machine.run('systemctl', 'start', machine.UNIT)
+    machine.wait_for_agent()
+    wait_for_windows(guests)
+    _kill('KILL')
+    machine.wait_for(
+        lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
+    )
+    assert guests.settings() != before, 'the agent wrote nothing'
+    machine.run(
+        'nova-vhpc-agent', '--config-file', str(machine.CONFIG), '--restore'
+    )
+    compare(guests, before)
+    DROP_IN.unlink()
+    machine.run('systemctl', 'daemon-reload')
+    machine.run('systemctl', 'reset-failed', machine.UNIT)
+
+
+def check_unit_restores_after_kill(guests: machine.Guests) -> None:
+    """``ExecStopPost=`` does what was done by hand."""
+    before = guests.settings()
+    DROP_IN.write_text('[Service]\nRestart=no\n')
+    machine.run('systemctl', 'daemon-reload')
+    machine.run('systemctl', 'start', machine.UNIT)
+    machine.wait_for_agent()
+    wait_for_windows(guests)
+    _kill('KILL')
+    machine.wait_for(
+        lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
+    )
+    compare(guests, before)
+    DROP_IN.unlink()
+    machine.run('systemctl', 'daemon-reload')
+    machine.run('systemctl', 'reset-failed', machine.UNIT)
+
+
+def check_watchdog_restarts_an_agent_that_hangs(
+    guests: machine.Guests,
+) -> None:
+    """The new agent finds the guests restored, and goes on."""
+    before = guests.settings()
+    machine.run('systemctl', 'start', machine.UNIT)
+    old = machine.wait_for_agent()['agent']['pid']
+    wait_for_windows(guests)
+    _kill('STOP')
+    machine.wait_for(
+        lambda: machine.unit_property('MainPID') not in ('0', str(old)),
+        'another agent',
+    )
+    assert 'Watchdog timeout' in machine.agent_log()
+    assert machine.wait_for_agent()['agent']['pid'] != old
+    wait_for_windows(guests)
+    assert machine.unit_property('NRestarts') == '1'
+    stop_and_compare(guests, before)
+
+
+def check_hardening(guests: machine.Guests) -> None:
+    """The exposure, from 0.0 (none) to 10.0, and what the kernel refused."""
+    text = machine.run(
+        'systemd-analyze',
+        'security',
+        '--no-pager',
+        machine.UNIT,
+        may_fail=True,
+    )
+    match = re.search(r'exposure level for .*: ([0-9.]+) ', text)
+    assert match is not None, text
+    assert float(match[1]) <= MOST_EXPOSURE, text
+    # libvirt's and QEMU's own profiles; the agent has none.
+    kernel = machine.run('journalctl', '-b', '-k', '-o', 'cat', '--no-pager')
+    denied = [line for line in kernel.splitlines() if 'DENIED' in line]
+    assert not [line for line in denied if 'vhpc' in line], denied
+    log = machine.agent_log()
+    assert 'Traceback' not in log, log
+    assert 'Permission denied' not in log, log
+    assert 'not permitted' not in log, log
+
+
+def check_agent_runs_when_the_machine_reboots(guests: machine.Guests) -> None:
+    """With windows; the second boot's checks begin with what is left."""
+    machine.run('systemctl', 'start', machine.UNIT)
+    machine.wait_for_agent()
+    wait_for_windows(guests)
+    journal = pathlib.Path('/var/lib/nova-vhpc/journal')
+    assert len(list(journal.glob('*.json'))) == 2
+
+
+CHECKS = (
+    check_machine_is_like_an_operators,
+    check_unit_runs_and_writes_the_slice,
+    check_probes_measure,
+    check_restart_of_libvirtd,
+    check_restart_of_the_agent,
+    check_gang_windows_weigh_the_scopes,
+    check_restore_by_hand_after_kill,
+    check_unit_restores_after_kill,
+    check_watchdog_restarts_an_agent_that_hangs,
+    check_hardening,
+    check_agent_runs_when_the_machine_reboots,
+)
+
+
+def stop_and_compare(guests: machine.Guests, before: Any) -> None:
+    """Stop the agent; the guests must be as they were."""
+    machine.run('systemctl', 'stop', machine.UNIT)
+    assert machine.unit_property('Result') == 'success', machine.agent_log()
+    compare(guests, before)
+
+
+def compare(guests: machine.Guests, before: Any) -> None:
+    """Fail unless the guests are as they were."""
+    now = guests.settings()
+    assert now == before, f'{before}\n{now}'
+
+
+def _kill(signal: str) -> None:
+    machine.run(
+        'systemctl',
+        'kill',
+        '--kill-who=main',
+        f'--signal={signal}',
+        machine.UNIT,
+    )
+
+
+def wait_for_windows(guests: machine.Guests) -> None:
+    """Wait until each guest's scope was idle, and was not."""
+    for domain in guests.domains():
+        idle = guests.scope(domain) / 'cpu.idle'
+        for value in ('1', '0', '1'):
+            machine.wait_for(
+                lambda idle=idle, value=value: (
+                    idle.read_text().strip() == value
+                ),
+                f'{domain.name()} to have cpu.idle {value}; '
+                f'{machine.agent_status()}',
+            )
