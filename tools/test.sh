@@ -98,6 +98,7 @@ functional() {
     local in_process='functional\.(scheduler|explain|flavor|clusters|osc)' status=0
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     tools/ovn-root.sh || status=1
+    tools/container-root.sh || status=1
     run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
     run_part "functional (guests)" --concurrency 1 --exclude-regex "$in_process" || status=1
     return "$status"

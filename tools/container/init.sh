@@ -9,7 +9,8 @@ ROOT=$1
 NAME=$2
 
 hostname "$NAME"
-mount --bind "$ROOT" "$ROOT"
+# With what was mounted below it.
+mount --rbind "$ROOT" "$ROOT"
 mount -t proc proc "$ROOT/proc"
 mount -t sysfs sysfs "$ROOT/sys"
 mount -t tmpfs -o mode=755 tmpfs "$ROOT/sys/fs/cgroup"

@@ -34,6 +34,7 @@ NOT_REQUIRED = {'nova', 'openstack-placement'}
 # Programs, services of the functional stack, a database driver that a URL
 # names, and the build system of the example plugin.
 NOT_IMPORTED = {
+    'ansible-core',
     'build',
     'glance',
     'keystone',
