@@ -1,0 +1,247 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What deploy names exists: options, paths, programs, extras and files."""
+
+import pathlib
+import re
+import shlex
+import tomllib
+from typing import Any
+
+import jinja2
+import yaml
+from keystoneauth1 import loading
+from nova.conf import CONF as NOVA_CONF
+from oslo_config import cfg
+from packaging import requirements
+
+from nova_vhpc.conf import opts
+from nova_vhpc.tests import base
+
+TOP = pathlib.Path(__file__).parents[4]
+DEPLOY = TOP / 'deploy'
+PROJECT = tomllib.loads((TOP / 'pyproject.toml').read_text())
+FILTERS = 'nova_vhpc.scheduler.filters.VirtualClusterFilter'
+WEIGHERS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
+
+
+def our_options() -> dict[str, set[str]]:
+    """Return our options by group, with those of the password plugin."""
+    known = {
+        (group if isinstance(group, str) else group.name): {
+            name for option in options for name in (option.dest, option.name)
+        }
+        for group, options in opts.list_opts()
+    }
+    for group in ('placement', 'vhpc_nova'):
+        known[group] |= {
+            option.dest
+            for option in loading.get_auth_plugin_conf_options('password')
+        } | {option.dest for option in loading.get_auth_common_conf_options()}
+    return known
+
+
+def text(name: str) -> str:
+    """Return a file of deploy."""
+    return (DEPLOY / name).read_text()
+
+
+class OptionsTest(base.TestCase):
+    def assert_ours(self, config: dict[str, Any]) -> None:
+        known = our_options()
+        for group, options in config.items():
+            self.assertEqual(set(), set(options) - known[group], group)
+
+    def test_inventory_of_ansible_names_our_options(self) -> None:
+        inventory = yaml.safe_load(text('ansible/inventory.example.yml'))
+        agent = inventory['vhpc_computes']['vars']['nova_vhpc_agent_config']
+        self.assertLess({'vhpc_agent', 'placement', 'vhpc_nova'}, set(agent))
+        self.assert_ours(agent)
+        scheduler = inventory['vhpc_schedulers']['vars']
+        self.assert_ours(scheduler['nova_vhpc_scheduler_config'])
+
+    def test_inventory_sets_variables_of_the_roles(self) -> None:
+        inventory = yaml.safe_load(text('ansible/inventory.example.yml'))
+        for group, role in (
+            ('vhpc_computes', 'nova_vhpc_agent'),
+            ('vhpc_schedulers', 'nova_vhpc_scheduler'),
+        ):
+            defaults = yaml.safe_load(
+                text(f'ansible/roles/{role}/defaults/main.yml')
+            )
+            described = yaml.safe_load(
+                text(f'ansible/roles/{role}/meta/argument_specs.yml')
+            )['argument_specs']['main']['options']
+            self.assertEqual(set(defaults), set(described))
+            self.assertLess(set(inventory[group]['vars']), set(defaults))
+            for name, value in defaults.items():
+                if 'default' in described[name]:
+                    self.assertEqual(described[name]['default'], value, name)
+
+    def test_scheduler_file_of_kolla_sets_options_of_nova_and_ours(
+        self,
+    ) -> None:
+        path = DEPLOY / 'kolla/config/nova/nova-scheduler.conf'
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(path), sections).parse()
+        nova = sections.pop('filter_scheduler')
+        self.assertEqual(set(), set(nova) - set(NOVA_CONF.filter_scheduler))
+        self.assertEqual(FILTERS, nova['available_filters'][-1])
+        self.assertTrue(nova['enabled_filters'][0].endswith('ClusterFilter'))
+        self.assertTrue(nova['weight_classes'][0].endswith(WEIGHERS))
+        self.assertEqual(['1'], nova['host_subset_size'])
+        self.assert_ours(sections)
+
+
+class KollaTest(base.TestCase):
+    def rendered(self, image: str, package_type: str) -> str:
+        """Render the override for an image that has the block of ours."""
+        parent = '{% block ' + image + '_footer %}{% endblock %}'
+
+        class Macros:
+            @staticmethod
+            def install_pip(packages: list[str]) -> str:
+                return f'pip install {" ".join(packages)}'
+
+            @staticmethod
+            def install_packages(packages: list[str]) -> str:
+                return f'RUN packages {" ".join(packages)}'
+
+        environment = jinja2.Environment(
+            loader=jinja2.DictLoader(
+                {'parent': parent, 'ours': text('kolla/template-overrides.j2')}
+            ),
+            undefined=jinja2.StrictUndefined,
+        )
+        return environment.get_template('ours').render(
+            parent_template='parent',
+            macros=Macros,
+            base_package_type=package_type,
+        )
+
+    def test_images_of_nova_get_the_package(self) -> None:
+        self.assertIn(
+            'RUN pip install nova-vhpc[scheduler]',
+            self.rendered('nova_base', 'deb'),
+        )
+
+    def test_image_of_libvirt_gets_hook_and_program(self) -> None:
+        for package_type in ('deb', 'rpm'):
+            told = self.rendered('nova_libvirt', package_type)
+            self.assertIn('python3-libvirt', told)
+            self.assertEqual(package_type == 'deb', 'python3-venv' in told)
+            self.assertIn('/etc/libvirt/hooks/qemu.d/nova-vhpc', told)
+            (hook,) = re.findall(r'/opt/nova-vhpc/(etc/\S+)', told)
+            self.assertTrue((TOP / hook).exists(), hook)
+
+    def test_prometheus_scrapes_the_agents_port(self) -> None:
+        environment = jinja2.Environment()
+        environment.filters['kolla_address'] = '{0}-{1}'.format
+        environment.filters['put_address_in_context'] = '{0}'.format
+        source = text('kolla/config/prometheus/prometheus.yml.d/nova-vhpc.yml')
+        parsed = yaml.safe_load(
+            environment.from_string(source).render(
+                groups={'compute': ['cn1', 'cn2']}
+            )
+        )
+        (job,) = parsed['scrape_configs']
+        self.assertEqual(
+            ['api-cn1:9619', 'api-cn2:9619'],
+            job['static_configs'][0]['targets'],
+        )
+
+
+class OpenStackAnsibleTest(base.TestCase):
+    def test_nova_takes_the_host_of_the_plan(self) -> None:
+        variables = yaml.safe_load(
+            text('openstack-ansible/user_variables_nova_vhpc.yml')
+        )
+        self.assertEqual(1, variables['nova_scheduler_host_subset_size'])
+        (line,) = variables['nova_user_pip_packages']
+        package = requirements.Requirement(line)
+        self.assertEqual('nova-vhpc', package.name)
+        self.assertEqual({'scheduler'}, package.extras)
+
+    def test_playbook_uses_our_roles_with_their_variables(self) -> None:
+        plays = yaml.safe_load(text('openstack-ansible/nova-vhpc.yml'))
+        for play in plays:
+            (entry,) = play['roles']
+            defaults = yaml.safe_load(
+                text(f'ansible/roles/{entry["role"]}/defaults/main.yml')
+            )
+            self.assertLessEqual(set(entry.get('vars', ())), set(defaults))
+
+
+class ContainerTest(base.TestCase):
+    def instructions(self) -> list[tuple[str, str]]:
+        """Return the instructions of the Containerfile."""
+        joined = re.sub(
+            r'^#.*\n', '', text('container/Containerfile'), flags=re.M
+        )
+        joined = joined.replace('\\\n', ' ')
+        return [
+            (word, rest)
+            for line in joined.splitlines()
+            if line.strip()
+            for word, _, rest in [line.strip().partition(' ')]
+        ]
+
+    def test_instructions_are_known_and_in_order(self) -> None:
+        words = [word for word, _ in self.instructions()]
+        known = {'ARG', 'FROM', 'RUN', 'COPY', 'ENV', 'STOPSIGNAL', 'USER'}
+        self.assertEqual(set(), set(words) - known - {'CMD'})
+        self.assertEqual(['ARG', 'FROM'], words[:2])
+        self.assertEqual('CMD', words[-1])
+
+    def test_commands_are_valid_shell(self) -> None:
+        for word, rest in self.instructions():
+            if word == 'RUN':
+                # Raises where a quotation does not end.
+                self.assertTrue(shlex.split(rest))
+                self.assertNotIn('sudo', rest)
+
+    def test_extras_and_copied_files_exist(self) -> None:
+        told = text('container/Containerfile')
+        (extras,) = re.findall(r'\$wheel\[(.*?)\]', told)
+        known = set(PROJECT['project']['optional-dependencies'])
+        self.assertLess(set(extras.split(',')), known)
+        (copied,) = [r for w, r in self.instructions() if w == 'COPY']
+        for name in copied.split()[1:-1]:
+            self.assertTrue((TOP / name).exists(), name)
+
+    def test_services_run_our_programs(self) -> None:
+        services = yaml.safe_load(text('container/compose.yaml'))['services']
+        programs = set(PROJECT['project']['scripts'])
+        for name, service in services.items():
+            self.assertEqual(name, service['command'][0])
+            self.assertIn(name, programs)
+        agent = services['nova-vhpc-agent']
+        self.assertEqual('host', agent['cgroup'])
+        self.assertEqual('host', agent['pid'])
+        self.assertEqual('host', agent['network_mode'])
+
+    def test_agent_keeps_what_its_unit_keeps(self) -> None:
+        services = yaml.safe_load(text('container/compose.yaml'))['services']
+        volumes = [
+            volume.split(':')[1]
+            for volume in services['nova-vhpc-agent']['volumes']
+        ]
+        unit = (TOP / 'etc/nova-vhpc/nova-vhpc-agent.service').read_text()
+        (state,) = re.findall('^StateDirectory=(.*)$', unit, re.M)
+        (runtime,) = re.findall('^RuntimeDirectory=(.*)$', unit, re.M)
+        self.assertIn(f'/var/lib/{state}', volumes)
+        self.assertIn(f'/run/{runtime}', volumes)
+        (grace,) = re.findall('^TimeoutStopSec=(.*)$', unit, re.M)
+        self.assertEqual(
+            f'{grace}s', services['nova-vhpc-agent']['stop_grace_period']
+        )
