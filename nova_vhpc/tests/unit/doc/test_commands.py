@@ -69,7 +69,8 @@ def commands(text, cloud=False):
     """
     for match in BLOCK.finditer(text):
         body = textwrap.dedent(match['body'])
-        marked = re.search('^:class: cloud$', body, re.MULTILINE)
+        # Those of class "host" run in a container (functional/deploy).
+        marked = re.search('^:class: (?:cloud|host)$', body, re.MULTILINE)
         if bool(marked) != cloud:
             continue
         command = None
