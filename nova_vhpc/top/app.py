@@ -13,7 +13,10 @@
 """The screen of ``nova-vhpc-top``."""
 
 import asyncio
+import functools
+import os
 import signal
+import threading
 import time
 from typing import ClassVar
 
@@ -38,6 +41,9 @@ LINES_PER_PROBLEM = 8
 """Lines of the screen for each problem that is shown above the table."""
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+END_S = 10.0
+"""Time to leave in after a signal, in seconds."""
 
 
 class TopApp(app.App[None]):
@@ -92,6 +98,7 @@ class TopApp(app.App[None]):
         self._frozen = False
         self._failure = ''
         self._answered_s = time.monotonic()
+        self._event_loop: asyncio.AbstractEventLoop | None = None
 
     def compose(self) -> app.ComposeResult:
         """Make the widgets."""
@@ -109,20 +116,25 @@ class TopApp(app.App[None]):
 
     def on_mount(self) -> None:
         """Show the first answers, and start asking for more."""
-        loop = asyncio.get_running_loop()
-        for number in END_SIGNALS:
-            try:
-                loop.add_signal_handler(number, self._end, number)
-            except (NotImplementedError, RuntimeError, ValueError):
-                # Not the main thread, as in tests.
-                break
+        self._event_loop = asyncio.get_running_loop()
         self._table.focus()
         self._draw()
         self._poller.start()
 
-    def _end(self, number: int) -> None:
-        """Leave by a signal, with the terminal as it was before."""
-        self.exit(return_code=128 + number)
+    def end(self, number: int, frame: object) -> None:
+        """Leave by a signal, with the terminal as it was before.
+
+        Textual waits for ever if the terminal is gone, in its event loop, too;
+        the process then ends all the same.
+        """
+        status = 128 + number
+        watchdog = threading.Timer(END_S, os._exit, [status])
+        watchdog.daemon = True
+        watchdog.start()
+        if self._event_loop is not None:
+            self._event_loop.call_soon_threadsafe(
+                functools.partial(self.exit, return_code=status)
+            )
 
     def on_unmount(self) -> None:
         """Stop asking."""
@@ -289,5 +301,10 @@ def run(top: TopApp) -> int:
 
     :returns: exit status.
     """
-    top.run()
+    before = {number: signal.signal(number, top.end) for number in END_SIGNALS}
+    try:
+        top.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return top.return_code or 0

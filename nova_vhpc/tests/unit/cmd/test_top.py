@@ -271,6 +271,23 @@ class ProcessTest(TopCase):
             self.assertIn(b'\x1b[?1049l', shown)
             self.assertNotIn(b'Traceback', shown)
 
+    def test_signal_ends_the_program_without_its_terminal(self) -> None:
+        reading, terminal = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, '-c', PROGRAM, '--input', self.file],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**os.environ, 'TERM': 'xterm'},
+        ) as running:
+            os.close(terminal)
+            shown = b''
+            while b'wn-1' not in shown:
+                shown += os.read(reading, 65536)
+            os.close(reading)
+            running.send_signal(signal.SIGHUP)
+            self.assertEqual(128 + signal.SIGHUP, running.wait())
+
     def in_terminal(self, number: int) -> tuple[int, bytes]:
         """Return exit status and output of a screen that a signal ends."""
         reading, terminal = pty.openpty()
