@@ -2,19 +2,14 @@
 # Run the gate's job in a container: stack a real devstack with the plugin, run the
 # smoke test, unstack, clean, stack again, and say what is left behind.
 #
-#   tools/devstack.sh [--networks ovn|ovs] [--branch master|stable/2026.1]
-#                     [--single] [--no-restack] [--directory DIR] [--keep]
+#   tools/devstack.sh [--no-restack] [--directory DIR] [--keep]
 #
-#   --networks     who plugs the members' ports: OVN (default) or ML2 with the Open
-#                  vSwitch agent
-#   --branch       branch of devstack and of OpenStack's services (default: master)
-#   --single       all on one node (default)
 #   --no-restack   end after clean
 #   --directory    for the container's root and the logs; needs 8 GB (default:
 #                  /var/tmp/nova-vhpc-devstack)
-#   --keep         leave the container's root and the logs there, and, if a step failed,
-#                  print how to boot it again
+#   --keep         leave the container's root and the logs there
 #
+# All runs on one node, from the branch master, with OVN as devstack has it by default.
 # GIT_BASE in the environment names where OpenStack's repositories are: devstack's own
 # default, or a directory with git repositories openstack/NAME, as on a machine without
 # network. The plugin is the last commit of this clone. As root. The exit status is 0 if
@@ -30,6 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/container/lib.sh"
 REPOSITORIES=(devstack keystone glance placement nova neutron requirements)
 SERVICES=key,mysql,rabbit,placement-api,placement-client,g-api
 SERVICES+=,n-api,n-api-meta,n-cpu,n-cond,n-sch,q-svc,openstack-cli-server
+SERVICES+=,ovn-controller,ovn-northd,ovs-vswitchd,ovsdb-server,q-ovn-agent
 HOST=stack1
 
 usage() {
@@ -37,19 +33,14 @@ usage() {
 }
 
 parse() {
-    NETWORKS=ovn BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
+    BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
     while [ $# -gt 0 ]; do
         case $1 in
-            --single) ;;
             --no-restack) RESTACK='' ;;
             --keep) KEEP=yes ;;
-            --networks | --branch | --directory)
-                [ -n "${2:-}" ] || die "$1 needs a value"
-                case $1 in
-                    --networks) NETWORKS=$2 ;;
-                    --branch) BRANCH=$2 ;;
-                    --directory) WORK=$2 ;;
-                esac
+            --directory)
+                WORK=${2:-}
+                [ -n "$WORK" ] || die "--directory needs a value"
                 shift
                 ;;
             -h | --help)
@@ -60,7 +51,6 @@ parse() {
         esac
         shift
     done
-    case $NETWORKS in ovn | ovs) ;; *) die "--networks $NETWORKS: ovn or ovs" ;; esac
     case $WORK in /?*) ;; *) die "--directory $WORK: not an absolute path" ;; esac
     case ${GIT_BASE:=https://opendev.org} in
         *://*) ;;
@@ -96,19 +86,7 @@ OVS_DATAPATH_TYPE=netdev
 FIXED_RANGE=10.0.0.0/24
 IPV4_ADDRS_SAFE_TO_USE=10.0.0.0/22
 IP_VERSION=4
-END
-    case $NETWORKS in
-        ovn) echo "ENABLED_SERVICES=$SERVICES,ovn-controller,ovn-northd,ovs-vswitchd,ovsdb-server,q-ovn-agent" ;;
-        ovs)
-            cat <<END
-ENABLED_SERVICES=$SERVICES,q-agt,q-dhcp,q-l3,q-meta
-Q_AGENT=openvswitch
-Q_ML2_PLUGIN_MECHANISM_DRIVERS=openvswitch
-Q_ML2_TENANT_NETWORK_TYPE=vxlan
-END
-            ;;
-    esac
-    cat <<END
+ENABLED_SERVICES=$SERVICES
 enable_plugin nova-vhpc file:///srv/git/openstack/nova-vhpc.git HEAD
 # As in .zuul.yaml.
 VHPC_CREATE_BRIDGES=True
@@ -226,7 +204,7 @@ finish() {
     trap - EXIT
     stop_containers
     if [ "${#REPORT[@]}" -gt 0 ]; then
-        say "devstack $BRANCH, $NETWORKS:"
+        say "devstack $BRANCH:"
         printf '    %s\n' "${REPORT[@]}"
     fi
     if [ -n "$KEEP" ]; then

@@ -56,15 +56,13 @@ class ArgumentsTest(base.TestCase):
     def parse(self, *argv, **env):
         """Return what the tool's arguments mean, or its error."""
         script = (
-            'parse "$@"; '
-            'echo "$NETWORKS $BRANCH $WORK keep=$KEEP restack=$RESTACK '
-            '$GIT_BASE"'
+            'parse "$@"; echo "$WORK keep=$KEEP restack=$RESTACK $GIT_BASE"'
         )
         return run_functions(script, *argv, **env)
 
     def test_defaults(self):
         self.assertEqual(
-            'ovn master /var/tmp/nova-vhpc-devstack keep= restack=yes '
+            '/var/tmp/nova-vhpc-devstack keep= restack=yes '
             'https://opendev.org\n',
             self.parse().stdout,
         )
@@ -74,35 +72,24 @@ class ArgumentsTest(base.TestCase):
         self.assertEqual(0, result.returncode)
         options = set(re.findall(r'--[a-z-]+', result.stdout))
         self.assertEqual(
-            {
-                '--branch',
-                '--directory',
-                '--keep',
-                '--networks',
-                '--no-restack',
-                '--single',
-            },
+            {'--directory', '--keep', '--no-restack'},
             options,
         )
         result = self.parse(
-            '--single',
             '--no-restack',
             '--keep',
-            *('--networks', 'ovs'),
-            *('--branch', 'stable/2026.1'),
             *('--directory', '/srv/x'),
             GIT_BASE='/srv/git',
         )
         self.assertEqual(
-            'ovs stable/2026.1 /srv/x keep=yes restack= file:///srv/git\n',
+            '/srv/x keep=yes restack= file:///srv/git\n',
             result.stdout,
         )
 
     def test_wrong_arguments_are_named(self):
         for argv, env, named in (
             (['--twohosts'], {}, '--twohosts'),
-            (['--networks', 'linuxbridge'], {}, 'linuxbridge'),
-            (['--networks'], {}, '--networks needs a value'),
+            (['--directory'], {}, '--directory needs a value'),
             (['--directory', 'here'], {}, '--directory here'),
             ([], {'GIT_BASE': 'here'}, 'GIT_BASE=here'),
         ):
@@ -120,9 +107,8 @@ class ArgumentsTest(base.TestCase):
 
 
 class LocalConfTest(base.TestCase):
-    def local_conf(self, networks):
-        script = 'NETWORKS=$1; local_conf file:///srv/git'
-        result = run_functions(script, networks)
+    def local_conf(self):
+        result = run_functions('local_conf file:///srv/git')
         self.assertEqual('', result.stderr)
         return result.stdout
 
@@ -133,17 +119,9 @@ class LocalConfTest(base.TestCase):
             for entry in entries
             if entry.get('job', {}).get('name') == 'nova-vhpc-devstack'
         ]
-        for networks in ('ovn', 'ovs'):
-            lines = self.local_conf(networks).splitlines()
-            for name, value in job['vars']['devstack_localrc'].items():
-                self.assertIn(f'{name}={value}', lines)
-
-    def test_networks_choose_the_agents(self):
-        ovn, ovs = self.local_conf('ovn'), self.local_conf('ovs')
-        self.assertIn('ovn-controller', ovn)
-        self.assertNotIn('q-agt', ovn)
-        self.assertIn('q-agt,q-dhcp', ovs)
-        self.assertNotIn('ovn-controller', ovs)
+        lines = self.local_conf().splitlines()
+        for name, value in job['vars']['devstack_localrc'].items():
+            self.assertIn(f'{name}={value}', lines)
 
 
 class RepositoriesTest(base.TestCase):
