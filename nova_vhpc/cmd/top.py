@@ -161,13 +161,13 @@ def _screen(
     args: argparse.Namespace, source: sources.Source, answers: sources.Answers
 ) -> int:
     # Only here, so that --once does without Textual.
-    from nova_vhpc.top import app, picture
+    from nova_vhpc.top import app, picture, runner
 
     top = app.TopApp(
         source, answers, args.interval, order.Order(args.sort), args.filter
     )
     if args.screenshot is None:
-        return app.run(top)
+        return runner.run(top)
     svg = picture.take(top, args.size)
     try:
         pathlib.Path(args.screenshot).write_text(svg, 'utf-8')

@@ -14,9 +14,6 @@
 
 import asyncio
 import functools
-import os
-import signal
-import threading
 import time
 from typing import ClassVar
 
@@ -39,11 +36,6 @@ from nova_vhpc.top.sources import Answers, Source
 
 LINES_PER_PROBLEM = 8
 """Lines of the screen for each problem that is shown above the table."""
-
-END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
-END_S = 10.0
-"""Time to leave in after a signal, in seconds."""
 
 
 class TopApp(app.App[None]):
@@ -121,16 +113,8 @@ class TopApp(app.App[None]):
         self._draw()
         self._poller.start()
 
-    def end(self, number: int, frame: object) -> None:
-        """Leave by a signal, with the terminal as it was before.
-
-        Textual waits for ever if the terminal is gone, in its event loop, too;
-        the process then ends all the same.
-        """
-        status = 128 + number
-        watchdog = threading.Timer(END_S, os._exit, [status])
-        watchdog.daemon = True
-        watchdog.start()
+    def end(self, status: int) -> None:
+        """Leave with an exit status. May be called by any thread."""
         if self._event_loop is not None:
             self._event_loop.call_soon_threadsafe(
                 functools.partial(self.exit, return_code=status)
@@ -172,8 +156,9 @@ class TopApp(app.App[None]):
         self, event: widgets.DataTable.RowSelected
     ) -> None:
         """Fold a cluster, or unfold it."""
-        self._table.fold_cluster()
-        self._draw_detail()
+        if self._has_screen:
+            self._table.fold_cluster()
+            self._draw_detail()
 
     def on_input_changed(self, event: widgets.Input.Changed) -> None:
         """Filter while the words are typed."""
@@ -251,9 +236,14 @@ class TopApp(app.App[None]):
         more = len(problems) - most + 1
         return [*problems[: most - 1], Cell(f'{more} more: press i', 'yellow')]
 
+    @property
+    def _has_screen(self) -> bool:
+        """Whether there is a screen; messages come after its end, too."""
+        return self.is_running and bool(self.screen_stack)
+
     def _draw(self) -> None:
-        """Draw all again; does nothing while the screen is not there."""
-        if not self.is_running or not self.screen_stack:
+        """Draw all again."""
+        if not self._has_screen:
             return
         head = lines.head(self._snapshot)
         head.append(self._mode())
@@ -278,9 +268,14 @@ class TopApp(app.App[None]):
         return Cell('; '.join(words), 'dim' if plain else 'bold yellow')
 
     def _draw_detail(self) -> None:
+        if not self._has_screen:
+            return
         chosen = self._table.chosen
         if chosen is not None:
             self._set('detail', lines.detail(chosen))
+        elif not self._table.is_empty:
+            # It has no size yet, and so no rows.
+            self._set('detail', [])
         elif self._words.strip():
             self._set('detail', [Cell('No server has these words.')])
         else:
@@ -294,17 +289,3 @@ class TopApp(app.App[None]):
 
 def _text(cells: list[Cell]) -> text.Text:
     return text.Text('\n').join(map(report.styled, cells))
-
-
-def run(top: TopApp) -> int:
-    """Run the screen until it is left.
-
-    :returns: exit status.
-    """
-    before = {number: signal.signal(number, top.end) for number in END_SIGNALS}
-    try:
-        top.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return top.return_code or 0

@@ -51,12 +51,20 @@ class ServerTable(widgets.DataTable[text.Text]):
         rows = list(self._rows.values())
         return rows[self.cursor_row] if self.cursor_row < len(rows) else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no cluster to show."""
+        return not self._clusters
+
     def show(self, clusters: Sequence[Cluster], hosts: bool) -> None:
         """Show clusters, sorted and filtered.
 
         :param hosts: whether there is a column for hosts.
         """
         self._clusters, self._hosts = clusters, hosts
+        if not self.size.width:
+            # Without a size, no column would fit; on_resize shows them.
+            return
         rows: dict[str, Row] = {}
         for cluster in clusters:
             rows[f'cluster {cluster.uuid}'] = cluster

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Runs the screen of ``nova-vhpc-top`` until it is left."""
+
+import os
+import signal
+import threading
+
+from nova_vhpc.top.app import TopApp
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+END_S = 10.0
+"""Time to leave in after a signal, in seconds."""
+
+
+def run(top: TopApp) -> int:
+    """Run the screen until it is left, by a key or a signal.
+
+    A signal leaves the terminal as it was before. Textual waits for ever if
+    the terminal is gone, in its event loop, too; the process then ends all
+    the same.
+
+    :returns: exit status.
+    """
+
+    def end(number: int, frame: object) -> None:
+        status = 128 + number
+        watchdog = threading.Timer(END_S, os._exit, [status])
+        watchdog.daemon = True
+        watchdog.start()
+        top.end(status)
+
+    before = {number: signal.signal(number, end) for number in END_SIGNALS}
+    try:
+        top.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return top.return_code or 0
