@@ -399,6 +399,14 @@ class Scenario:
             for vm in self.agent_status(each)['vms']
         }
 
+    def agents_answer(self) -> bool:
+        """Tell whether all agents answer."""
+        try:
+            self.vms()
+        except OSError:
+            return False
+        return True
+
     def has_published(self) -> bool:
         """Tell whether all agents report that their uplinks are published."""
         try:

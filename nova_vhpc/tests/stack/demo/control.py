@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agents control the members of a flavor with a quota."""
+
+import os
+
+from nova_vhpc.tests.stack.demo import atc, frames, state, timeline
+
+
+def run(demo: state.Demo) -> None:
+    """Have the agents control the members; show a timeline."""
+    demo.show.heading('5. The agents sense, decide and write')
+    dry_run_changes = {
+        demo.names[uuid]: tune.changes(demo.before[uuid])
+        for uuid, tune in demo.cputunes().items()
+    }
+    if any(dry_run_changes.values()):
+        raise state.DemoError(f'the dry run wrote: {dry_run_changes}')
+    demo.show.say('with --dry-run, the agent decided and wrote nothing')
+    demo.stop_agents()
+    demo.start_agents()
+    with demo.show.waiting('writes to all members and their ports'):
+        demo.wait_for_writes()
+    frames.check(demo)
+    atc.run(demo)
+    saw_io_phase = timeline.run(demo)
+    if saw_io_phase and (os.cpu_count() or 1) < 4:
+        demo.show.say(
+            'On two CPUs an I/O pool has one CPU, less than a member '
+            'needs, so the members keep their pins in the I/O phase.'
+        )
+        demo.show.say(
+            'On a host with four CPUs or more they would move into it.'
+        )
+    now = demo.cputunes()
+    demo.compare('virsh schedinfo and vcpupin', now)
+    if os.environ.get('VHPC_DEMO_PAUSE'):
+        _pause(demo)
+    if any(now[uuid].changes(demo.before[uuid]) for uuid in demo.others):
+        raise state.DemoError('the server without vhpc: specs was written to')
+    demo.show.say('the server without vhpc: specs was never written to')
+
+
+def _pause(demo: state.Demo) -> None:
+    cloud, host = demo.stage.cloud, demo.stage.hosts[0]
+    programs = cloud.program('nova-vhpc-top').parent
+    demo.show.say('everything runs; try in another terminal:')
+    for line in (
+        f"virsh -c '{host.uri}' list",
+        f'{programs}/nova-vhpc-top --run-path {host.run_path}',
+        f'ovs-vsctl --db={cloud.switch(host).socket} show',
+        f'ls {cloud.root}/etc {cloud.root}/log',
+    ):
+        print(f'    {line}')
+    input('  press Enter to continue: ')

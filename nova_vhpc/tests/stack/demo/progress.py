@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The guests run, and send packets to each other."""
+
+import time
+
+from nova_vhpc.tests.stack.demo import frames, state
+
+
+def run(demo: state.Demo) -> None:
+    """Wait until all guests make progress."""
+    demo.show.heading('4. Real QEMU guests run')
+    demo.wait_for_progress()
+    demo.wait_for_addresses()
+    demo.remember_settings()
+    first = {uuid: demo.progress(uuid) for uuid in demo.names}
+    time.sleep(4)
+    demo.show.table(
+        'Progress that the programs in the guests report',
+        ('server', 'program', 'first', 'four seconds later'),
+        [
+            (
+                name,
+                'hog' if uuid in demo.others else 'barrier',
+                first[uuid],
+                demo.progress(uuid),
+            )
+            for uuid, name in demo.names.items()
+        ],
+    )
+    frames.show(demo, 'Frames on the uplinks, before an agent writes')

@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The state of the demo, which its parts share."""
+
+from nova_vhpc.tests.stack import guard, guests, scenario, show
+
+PATIENCE_S = 240.0
+"""Longest time until the agents have done what is shown next."""
+
+
+class DemoError(Exception):
+    """A part had a wrong result."""
+
+
+class Demo:
+    """The demo and its state between the parts.
+
+    :ivar stage: the cloud and its agents.
+    :ivar show: prints what happens.
+    :ivar members: IDs of the members of the virtual cluster.
+    :ivar others: IDs of the servers without ``vhpc:`` specs.
+    :ivar names: names of all servers, by ID.
+    :ivar before: CPU settings before the agents' first write, by ID.
+    :ivar ports: ``external_ids`` of the members' ports before it, by ID.
+    :ivar together: two members of one host.
+    :ivar apart: two members of two hosts.
+    :ivar log: daemon whose log is shown if the current part fails.
+    """
+
+    def __init__(self) -> None:
+        self.show = show.Show()
+        self.stage = scenario.Scenario(self.show.say)
+        self.members: list[str] = []
+        self.others: list[str] = []
+        self.names: dict[str, str] = {}
+        self.before: dict[str, guests.Cputune] = {}
+        self.ports: dict[str, dict[str, str]] = {}
+        self.together: tuple[str, str] = ('', '')
+        self.apart: tuple[str, str] = ('', '')
+        self.log: guard.Daemon | None = None
+
+    def start_agents(self, *options: str) -> None:
+        """Start the agent of each host; wait until all answer.
+
+        :param options: command line options.
+        """
+        self.stage.start_agents(*options)
+        self.log = self.stage.hosts[0].agent
+        self.stage.wait(
+            'answers of the agents', self.stage.agents_answer, PATIENCE_S
+        )
+
+    def stop_agents(self) -> None:
+        """Stop the agents.
+
+        :raises DemoError: if SIGTERM was not enough.
+        """
+        if not self.stage.stop_agents():
+            raise DemoError('an agent did not end on SIGTERM')
+
+    def take_servers(
+        self, members: scenario.Servers, others: scenario.Servers
+    ) -> None:
+        """Take the servers that the next parts are about."""
+        self.members = [server['id'] for server in members]
+        self.others = [server['id'] for server in others]
+        self.names = {
+            server['id']: server['name']
+            for server in sorted(
+                members + others, key=lambda server: server['name']
+            )
+        }
+
+    def progress(self, server: str) -> int | None:
+        """Return the last progress that a server has reported."""
+        return self.stage.console(server).progress()
+
+    def wait_for_progress(self) -> None:
+        """Wait until all servers have reported progress."""
+        with self.show.waiting('progress of the guests on their consoles'):
+            self.stage.wait(
+                'progress on all consoles',
+                lambda: all(self.progress(uuid) for uuid in self.names),
+                scenario.BOOT_S,
+            )
+
+    def wait_for_addresses(self) -> None:
+        """Wait until all members have an address."""
+        with self.show.waiting("the members' addresses, by DHCP"):
+            self.stage.wait(
+                'addresses of all members',
+                lambda: all(
+                    self.stage.console(uuid).address() for uuid in self.members
+                ),
+                scenario.BOOT_S,
+            )
+
+    def remember_settings(self) -> None:
+        """Remember the settings before the first write of an agent."""
+        self.before = self.cputunes()
+        self.ports = self._external_ids()
+
+    def cputunes(self) -> dict[str, guests.Cputune]:
+        """Return the present CPU settings of all servers, by ID."""
+        return {uuid: self.stage.cputune(uuid) for uuid in self.names}
+
+    def _external_ids(self) -> dict[str, dict[str, str]]:
+        return {uuid: self.stage.external_ids(uuid) for uuid in self.members}
+
+    def wait_for_writes(self) -> None:
+        """Wait until the agents have written to all members and ports."""
+        self.stage.wait(
+            'the agents to write to all members',
+            lambda: all(
+                self.stage.cputune(uuid).changes(self.before[uuid])
+                and 'encap-ip' in self.stage.external_ids(uuid)
+                for uuid in self.members
+            ),
+            PATIENCE_S,
+        )
+
+    def compare_exactly(self, title: str) -> None:
+        """Show that all servers and ports have their original settings.
+
+        :raises DemoError: if one has not.
+        """
+        now = self.cputunes()
+        self.compare(title, now)
+        for uuid, name in self.names.items():
+            if changes := now[uuid].changes(self.before[uuid]):
+                raise DemoError(f'{name} is not as before: {changes}')
+        ports = self._external_ids()
+        if ports != self.ports:
+            raise DemoError(f'ports are not as before: {self.ports}, {ports}')
+        self.show.say('exactly as before, external_ids of the ports, too')
+
+    def compare(self, title: str, now: dict[str, guests.Cputune]) -> None:
+        """Show the CPU settings of all servers before the agents and now."""
+        rows = []
+        for uuid, name in self.names.items():
+            for when, cputunes in (('before', self.before), ('now', now)):
+                tune = cputunes[uuid]
+                rows.append(
+                    (
+                        name if when == 'before' else '',
+                        when,
+                        tune['vcpu_period'],
+                        tune['vcpu_quota'],
+                        tune['cpu_shares'],
+                        ' | '.join(tune.pins),
+                        tune.emulator,
+                    )
+                )
+        self.show.table(
+            title,
+            (
+                'server',
+                '',
+                'period us',
+                'quota us',
+                'shares',
+                'pins of vCPU 0 | 1',
+                'emulator',
+            ),
+            rows,
+        )
