@@ -51,7 +51,6 @@ def check_unit_runs_and_writes_the_slice(guests: machine.Guests) -> None:
     machine.run('systemctl', 'start', machine.UNIT)
     assert machine.unit_property('ActiveState') == 'active'
     machine.wait_for_agent()
-
     period_us = wait_for_slice(guests)
     (domain,) = guests.domains()
     for vcpu in range(2):
