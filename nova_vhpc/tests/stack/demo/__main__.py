@@ -12,10 +12,13 @@
 
 """Run the demo and clean up.
 
-The exit status is 0; 1 if a part failed or something is left behind; 130 if
-interrupted.
+``python -m nova_vhpc.tests.stack.demo`` runs all parts;
+``python -m nova_vhpc.tests.stack.demo shell`` boots the servers and runs a
+shell. The exit status is 0; 1 if a part failed or something is left behind;
+130 if interrupted.
 """
 
+import argparse
 import shutil
 import signal
 import sys
@@ -29,6 +32,7 @@ from nova_vhpc.tests.stack.demo import (
     flavor,
     progress,
     restore,
+    shell,
     start,
     state,
     uplinks,
@@ -45,6 +49,15 @@ PARTS = (
     clean_up.run,
 )
 
+SHELL_PARTS = (
+    start.run,
+    uplinks.run,
+    flavor.run,
+    cluster.run,
+    progress.run,
+    shell.run,
+)
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -53,6 +66,14 @@ def main() -> int:
 
     :returns: exit status.
     """
+    parser = argparse.ArgumentParser(prog='tools/demo.sh')
+    parser.add_argument(
+        'what',
+        nargs='?',
+        choices=('shell',),
+        help='instead of the main job: a shell in its cloud',
+    )
+    parts = SHELL_PARTS if parser.parse_args().what == 'shell' else PARTS
     # SIGINT, too: a shell ignores it in programs started in the background.
     for signum in _SIGNALS:
         signal.signal(signum, signal.default_int_handler)
@@ -60,7 +81,7 @@ def main() -> int:
     cloud, out = demo.stage.cloud, demo.show
     result = 1
     try:
-        for part in PARTS:
+        for part in parts:
             part(demo)
         result = 0
     except KeyboardInterrupt:

@@ -44,22 +44,6 @@ def run(demo: state.Demo) -> None:
         )
     now = demo.cputunes()
     demo.compare('virsh schedinfo and vcpupin', now)
-    if os.environ.get('VHPC_DEMO_PAUSE'):
-        _pause(demo)
     if any(now[uuid].changes(demo.before[uuid]) for uuid in demo.others):
         raise state.DemoError('the server without vhpc: specs was written to')
     demo.show.say('the server without vhpc: specs was never written to')
-
-
-def _pause(demo: state.Demo) -> None:
-    cloud, host = demo.stage.cloud, demo.stage.hosts[0]
-    programs = cloud.program('nova-vhpc-top').parent
-    demo.show.say('everything runs; try in another terminal:')
-    for line in (
-        f"virsh -c '{host.uri}' list",
-        f'{programs}/nova-vhpc-top --run-path {host.run_path}',
-        f'ovs-vsctl --db={cloud.switch(host).socket} show',
-        f'ls {cloud.root}/etc {cloud.root}/log',
-    ):
-        print(f'    {line}')
-    input('  press Enter to continue: ')
