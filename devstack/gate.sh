@@ -65,7 +65,8 @@ left() {
     if [ -d "$HOOKS" ]; then
         find "$HOOKS" -mindepth 1 | sed 's/^/hook: /'
     fi
-    grep -rIlsi vhpc /etc | sed 's/^/setting in: /' || true
+    # devstack makes the completion of the openstack command once, with our plugin.
+    grep -rIlsi vhpc /etc --exclude=osc.bash_completion | sed 's/^/setting in: /' || true
 }
 
 # nothing_of COMMAND: print its output, and fail if there is any.

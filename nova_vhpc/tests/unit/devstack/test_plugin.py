@@ -79,6 +79,7 @@ class PluginTest(base.TestCase):
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
                 'VHPC_LIBVIRT_HOOKS': str(self.hooks),
+                'VHPC_HOST_LOCK': str(self.sandbox / 'agent.lock'),
                 'NOVA_CONF': str(self.nova_conf),
                 'PLACEMENT_CONF': str(self.placement_conf),
                 'DEFAULT_IMAGE_NAME': 'cirros-0.6.3-x86_64-disk',
@@ -422,8 +423,11 @@ class PluginTest(base.TestCase):
         run = self.sandbox / 'run'
         for path in (self.state, run):
             path.mkdir(parents=True, exist_ok=True)
+        lock = self.sandbox / 'agent.lock'
+        lock.touch()
         calls = self.run_phase('clean')
         self.assertFalse(self.conf_dir.exists())
+        self.assertFalse(lock.exists())
         self.assertFalse(run.exists())
         self.assertFalse(self.state.exists())
         self.assertFalse((self.hooks / 'qemu.d' / 'nova-vhpc').exists())
