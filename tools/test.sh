@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Run all checks: lint, docs, package, unit tests, two minutes of tools/soak.sh,
 # functional tests, and the unit tests and some of the functional ones once more
-# with the packages of the older release of OpenStack that is supported. Works from a fresh clone on a fresh
-# machine with Debian or Ubuntu, as root.
+# with the packages of the older release of OpenStack that is supported. Works
+# from a fresh clone on a fresh machine with Debian or Ubuntu, as root.
 #
 #   tools/test.sh            all steps
 #   tools/test.sh lint docs  some of them: lint docs package unit older soak

@@ -268,4 +268,4 @@ class ArgumentsTest(base.TestCase):
     def test_demo_refuses_arguments(self):
         result = self.run_tool('demo.sh', '--help')
         self.assertEqual((1, ''), (result.returncode, result.stdout))
-        self.assertIn('VHPC_DEMO_PAUSE=1', result.stderr)
+        self.assertIn('tools/demo.sh shell', result.stderr)
