@@ -28,6 +28,9 @@ from nova_vhpc.tests.stack import client
 
 _TAP = 'outsider'
 
+_BEGINS = 'sending'
+"""What the program prints before the first packet."""
+
 
 class Outsider:
     """A port of a network on a host, and a namespace behind it.
@@ -74,21 +77,30 @@ class Outsider:
         """Send packets to an address during a ``with`` block.
 
         :param packets_per_s: number of packets per second.
+        :raises CalledProcessError: if the program ends before it sends.
         """
         assert self._place is not None
         command = (sys.executable, '-m', __name__, address, str(packets_per_s))
-        process = subprocess.Popen(self._place.inside(*command))
-        try:
-            yield
-        finally:
-            process.kill()
-            process.wait()
+        with subprocess.Popen(
+            self._place.inside(*command), stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                # On a busy machine it takes seconds until it begins.
+                if process.stdout.readline().strip() != _BEGINS:
+                    raise subprocess.CalledProcessError(
+                        process.wait(), command
+                    )
+                yield
+            finally:
+                process.kill()
 
 
 def main() -> None:
     """Run the program."""
     # The port is "discard".
     target, packets_per_s = (sys.argv[1], 9), int(sys.argv[2])
+    print(_BEGINS, flush=True)
     started, sent = time.monotonic(), 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         while True:

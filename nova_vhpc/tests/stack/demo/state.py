@@ -12,10 +12,15 @@
 
 """The state of the demo, which its parts share."""
 
-from nova_vhpc.tests.stack import guard, guests, scenario, show
+import functools
+
+from nova_vhpc.tests.stack import guard, guests, outsider, scenario, show
 
 PATIENCE_S = 240.0
 """Longest time until the agents have done what is shown next."""
+
+STOP_S = 120.0
+"""``TimeoutStopSec`` in the agent's systemd unit."""
 
 
 class DemoError(Exception):
@@ -49,6 +54,11 @@ class Demo:
         self.apart: tuple[str, str] = ('', '')
         self.log: guard.Daemon | None = None
 
+    @functools.cached_property
+    def outsider(self) -> outsider.Outsider:
+        """A machine on the first host, outside of any virtual cluster."""
+        return self.stage.start_outsider(self.stage.hosts[0])
+
     def start_agents(self, *options: str) -> None:
         """Start the agent of each host; wait until all answer.
 
@@ -61,12 +71,20 @@ class Demo:
         )
 
     def stop_agents(self) -> None:
-        """Stop the agents.
+        """Stop the agents as systemd does by their unit.
 
         :raises DemoError: if SIGTERM was not enough.
         """
-        if not self.stage.stop_agents():
+        if not self.stage.stop_agents(STOP_S):
             raise DemoError('an agent did not end on SIGTERM')
+        left = [each.name for each in self.stage.hosts if each.journal()]
+        if left:
+            self.show.say(
+                f'{", ".join(left)}: not all restored in the time of a stop, '
+                'because this machine is busy; nova-vhpc-agent --restore '
+                'does it, as ExecStopPost in the systemd unit'
+            )
+            self.stage.restore()
 
     def take_servers(
         self, members: scenario.Servers, others: scenario.Servers

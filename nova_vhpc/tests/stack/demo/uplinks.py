@@ -73,7 +73,7 @@ def run(demo: state.Demo) -> None:
         raise state.DemoError(f'{found} were published, not {expected}')
     # The uplinks stay published. The dry run, which would not publish
     # them, lets the guests run with Nova's settings at first.
-    demo.stage.stop_agents()
+    demo.stop_agents()
     demo.start_agents('--dry-run')
 
 
