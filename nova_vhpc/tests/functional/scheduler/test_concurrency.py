@@ -13,15 +13,17 @@
 """Several schedulers race for the same uplinks."""
 
 import collections
+import functools
 import json
 import time
 
 import testtools
 from keystoneauth1 import adapter
 
-from nova_vhpc.placement import client, publisher
+from nova_vhpc.placement import client, provider_tree, publisher
 from nova_vhpc.tests.functional.scheduler import boots
 from nova_vhpc.tests.stack import cloud, config
+from nova_vhpc.tests.stack import host as compute_host
 from nova_vhpc.topology import model
 
 HOSTS = ('alpha', 'beta', 'gamma', 'delta')
@@ -107,15 +109,28 @@ class ConcurrencyTest(testtools.TestCase):
         placement = client.PlacementClient(
             adapter.Adapter(self.admin.session, service_type='placement')
         )
-        for host in HOSTS:
-            publisher.Publisher(placement, [host]).publish(
-                self.topology(host), model.stamp(time.time())
+        for name in HOSTS:
+            # Nova knows a compute node before Placement does.
+            compute_host.wait(
+                f'provider {name}',
+                functools.partial(self.publish, placement, name),
+                PATIENCE_S,
             )
 
-    def topology(self, host):
+    def publish(self, placement, name):
+        """Publish the uplinks of a host; return whether its node is there."""
+        try:
+            publisher.Publisher(placement, [name]).publish(
+                self.topology(name), model.stamp(time.time())
+            )
+        except provider_tree.NoRootError:
+            return False
+        return True
+
+    def topology(self, name):
         kind = model.BridgeKind.SEPARATE
         return model.HostTopology(
-            host,
+            name,
             tuple(
                 model.Bridge(
                     f'br{n}',
