@@ -367,7 +367,9 @@ class CommandTest(KeystoneCase):
             explain, '--os-cloud', 'mine', '--flavor', 'small'
         )
         self.assertEqual(1, status)
-        self.assert_line(text, 'placement', 'role admin')
+        self.assert_line(
+            text, 'only an administrator', 'openstack vhpc cluster list'
+        )
         self.assertNotIn('{', text)
 
     def test_tenant_cannot_write_a_flavor(self) -> None:
