@@ -41,6 +41,7 @@ def answer(
         raise KeyError(uuid)
     me = cluster.members[rank]
     listed = [m for m in cluster.members if m.running and model.mpi_address(m)]
+    expected = max(cluster.expected, len(cluster.members))
     peer_routes = routes.routes(cluster, me)
     return {
         'version': VERSION,
@@ -49,11 +50,10 @@ def answer(
             'name': cluster.name,
             'network': me.network,
             'paradigm': me.paradigm,
-            'expected': max(cluster.expected, len(cluster.members)),
+            'expected': expected,
             # False until every member runs and has an address, also those
             # that are still to be created: ask again then.
-            'complete': len(listed)
-            == max(cluster.expected, len(cluster.members)),
+            'complete': len(listed) == expected,
         },
         'rank': rank,
         'members': [
