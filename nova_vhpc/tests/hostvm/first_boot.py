@@ -126,11 +126,13 @@ def check_gang_windows_weigh_the_scopes(guests: machine.Guests) -> None:
     stop_and_compare(guests, before)
 
 
-def check_restore_by_hand_after_kill(guests: machine.Guests) -> None:
-    """Without ``ExecStopPost=`` the guests stay as the crash left them."""
-    before = guests.settings()
+def _crash(guests: machine.Guests, drop_in: str) -> None:
+    """Start the agent with a drop-in of its unit, and kill it.
+
+    The agent has opened gang windows when it is killed.
+    """
     DROP_IN.parent.mkdir(parents=True, exist_ok=True)
-    DROP_IN.write_text('[Service]\nRestart=no\nExecStopPost=\n')
+    DROP_IN.write_text(drop_in)
     machine.run('systemctl', 'daemon-reload')
     machine.run('systemctl', 'start', machine.UNIT)
     machine.wait_for_agent()
@@ -139,32 +141,32 @@ def check_restore_by_hand_after_kill(guests: machine.Guests) -> None:
     machine.wait_for(
         lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
     )
+
+
+def _forget_crash() -> None:
+    DROP_IN.unlink()
+    machine.run('systemctl', 'daemon-reload')
+    machine.run('systemctl', 'reset-failed', machine.UNIT)
+
+
+def check_restore_by_hand_after_kill(guests: machine.Guests) -> None:
+    """Without ``ExecStopPost=`` the guests stay as the crash left them."""
+    before = guests.settings()
+    _crash(guests, '[Service]\nRestart=no\nExecStopPost=\n')
     assert guests.settings() != before, 'the agent wrote nothing'
     machine.run(
         'nova-vhpc-agent', '--config-file', str(machine.CONFIG), '--restore'
     )
     compare(guests, before)
-    DROP_IN.unlink()
-    machine.run('systemctl', 'daemon-reload')
-    machine.run('systemctl', 'reset-failed', machine.UNIT)
+    _forget_crash()
 
 
 def check_unit_restores_after_kill(guests: machine.Guests) -> None:
     """``ExecStopPost=`` does what was done by hand."""
     before = guests.settings()
-    DROP_IN.write_text('[Service]\nRestart=no\n')
-    machine.run('systemctl', 'daemon-reload')
-    machine.run('systemctl', 'start', machine.UNIT)
-    machine.wait_for_agent()
-    wait_for_windows(guests)
-    _kill('KILL')
-    machine.wait_for(
-        lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
-    )
+    _crash(guests, '[Service]\nRestart=no\n')
     compare(guests, before)
-    DROP_IN.unlink()
-    machine.run('systemctl', 'daemon-reload')
-    machine.run('systemctl', 'reset-failed', machine.UNIT)
+    _forget_crash()
 
 
 def check_watchdog_restarts_an_agent_that_hangs(

@@ -18,36 +18,19 @@ import json
 import pathlib
 import re
 import socket
-import time
 import urllib.error
 import urllib.request
 
 import fixtures
 import yaml
-from oslotest import base
 
 from nova_vhpc.agent.daemon import metrics, vm_metrics
-from nova_vhpc.tests.unit.agent.daemon import status_document
+from nova_vhpc.tests.unit.agent.daemon import endpoint, status_document
 
 RUNBOOKS = 'https://docs.openstack.org/nova-vhpc/latest/admin/runbooks.html'
 
 
-class MetricsTest(base.BaseTestCase):
-    def start(self, port: int = 0, host: str = '127.0.0.1') -> metrics.Metrics:
-        self.useFixture(
-            fixtures.MockPatchObject(metrics, 'MAX_BACKOFF_S', 0.01)
-        )
-        made = metrics.Metrics(status_document.collector())
-        made.start(host, port)
-        self.addCleanup(made.stop)
-        return made
-
-    def wait_for_state(self, made: metrics.Metrics, state: str) -> None:
-        end_s = time.monotonic() + 60
-        while made.status()['state'] != state:
-            self.assertLess(time.monotonic(), end_s, made.status())
-            time.sleep(0.01)
-
+class MetricsTest(endpoint.EndpointCase):
     def scrape(self, port: int) -> bytes:
         with socket.create_connection(('127.0.0.1', port), 60.0) as client:
             client.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
@@ -58,7 +41,7 @@ class MetricsTest(base.BaseTestCase):
         log = self.useFixture(fixtures.FakeLogger(metrics.__name__))
         with socket.create_server(('127.0.0.1', 0)) as squatter:
             port = squatter.getsockname()[1]
-            made = self.start(port)
+            made = self.listen(port)
             self.wait_for_state(made, 'down')
             self.assertIn(
                 f'metrics_port = {port}: Address already in use',
@@ -73,7 +56,7 @@ class MetricsTest(base.BaseTestCase):
 
     def test_address_of_another_host_is_reported(self) -> None:
         # Of a block that is for documentation.
-        made = self.start(9, '192.0.2.1')
+        made = self.listen(9, '192.0.2.1')
         self.wait_for_state(made, 'down')
         self.assertIn(
             'metrics_host = 192.0.2.1, metrics_port = 9: ',
@@ -81,7 +64,7 @@ class MetricsTest(base.BaseTestCase):
         )
 
     def test_slow_clients_keep_no_scraper_out(self) -> None:
-        made = self.start()
+        made = self.listen()
         self.wait_for_state(made, 'up')
         port = made._server.server_port
         for _ in range(100):
@@ -99,7 +82,7 @@ class MetricsTest(base.BaseTestCase):
         self.assertIn('nova_vhpc_tick_seconds_count 1.0', lines)
 
     def test_page_is_compressed_if_the_scraper_takes_it(self) -> None:
-        made = self.start()
+        made = self.listen()
         self.wait_for_state(made, 'up')
         url = f'http://127.0.0.1:{made._server.server_port}/metrics'
         request = urllib.request.Request(
@@ -111,7 +94,7 @@ class MetricsTest(base.BaseTestCase):
         self.assertIn('nova_vhpc_ticks_total 1.0', text.splitlines())
 
     def test_other_methods_and_paths_are_refused(self) -> None:
-        made = self.start()
+        made = self.listen()
         self.wait_for_state(made, 'up')
         url = f'http://127.0.0.1:{made._server.server_port}'
         for method, path, code in (

@@ -17,38 +17,24 @@ import base64
 import pathlib
 import socket
 import ssl
-import time
 import urllib.error
 import urllib.request
 
 import fixtures
-from oslotest import base
 
 from nova_vhpc.agent.daemon import metrics, metrics_access
 from nova_vhpc.tests import certificates
-from nova_vhpc.tests.unit.agent.daemon import status_document
+from nova_vhpc.tests.unit.agent.daemon import endpoint
 
 
-class AccessCase(base.BaseTestCase):
+class AccessCase(endpoint.EndpointCase):
     def setUp(self) -> None:
         super().setUp()
         self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.cert, self.key = self.folder / 'c.pem', self.folder / 'k.pem'
-        self.useFixture(
-            fixtures.MockPatchObject(metrics, 'MAX_BACKOFF_S', 0.01)
-        )
 
     def start(self, **access: str) -> metrics.Metrics:
-        made = metrics.Metrics(status_document.collector())
-        made.start('127.0.0.1', 0, metrics_access.Access(**access))
-        self.addCleanup(made.stop)
-        return made
-
-    def wait_for_state(self, made: metrics.Metrics, state: str) -> None:
-        end_s = time.monotonic() + 60
-        while made.status()['state'] != state:
-            self.assertLess(time.monotonic(), end_s, made.status())
-            time.sleep(0.01)
+        return self.listen(access=metrics_access.Access(**access))
 
     def start_tls(self) -> metrics.Metrics:
         certificates.write(self.cert, self.key)
