@@ -33,9 +33,10 @@ class Cputune:
     :ivar scheduler: output of ``virsh schedinfo``.
     :ivar pins: host CPUs of each vCPU, as ``virsh vcpupin`` shows them.
     :ivar emulator: host CPUs of the emulator threads.
-    :ivar xml: the ``<cputune>`` element without pins. libvirt has no call
-        that removes a pin, so a restored domain has a pin to all CPUs in its
-        XML, which ``pins`` shows exactly like no pin.
+    :ivar xml: the ``<cputune>`` element without what has no effect. libvirt
+        has no call that removes an element, so a restored domain may have a
+        pin to all CPUs, and period and quota of an unlimited domain, in its
+        XML. ``pins`` and ``scheduler`` show them exactly like none.
     """
 
     scheduler: tuple[tuple[str, str], ...]
@@ -95,13 +96,24 @@ class Virsh:
             ),
             pins=tuple(p for _, p in _pairs(self('vcpupin', uuid, '--live'))),
             emulator=self('emulatorpin', uuid, '--live').split()[-1],
-            xml=_without_pins(element[0] if element else ''),
+            xml=with_effect(element[0] if element else ''),
         )
 
 
-def _without_pins(xml: str) -> str:
-    text = re.sub('<(vcpupin|emulatorpin) [^>]*/>', '', xml)
-    return re.sub(r'\s+', ' ', text)
+def with_effect(cputune: str) -> str:
+    """Return a ``<cputune>`` element without pins and default bandwidth.
+
+    :param cputune: XML of the element; empty if there is none.
+    :returns: empty if nothing is left.
+    """
+    text = re.sub(
+        '<(vcpupin|emulatorpin) [^>]*/>'
+        '|<period>100000</period>|<quota>-1</quota>',
+        '',
+        cputune,
+    )
+    text = re.sub(r'\s+', ' ', text)
+    return '' if text == '<cputune> </cputune>' else text
 
 
 def _pairs(text: str, separator: str | None = None) -> list[tuple[str, str]]:

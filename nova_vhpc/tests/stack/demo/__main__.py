@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 
+from nova_vhpc.testbed import supervisor
 from nova_vhpc.tests.stack import show
 from nova_vhpc.tests.stack.demo import (
     clean_up,
@@ -77,6 +78,8 @@ def main() -> int:
     # SIGINT, too: a shell ignores it in programs started in the background.
     for signum in _SIGNALS:
         signal.signal(signum, signal.default_int_handler)
+    # What the shell leaves in the background ends with the demo.
+    supervisor.become_subreaper()
     demo = state.Demo()
     cloud, out = demo.stage.cloud, demo.show
     result = 1
@@ -96,6 +99,7 @@ def main() -> int:
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
         demo.stage.halt()
+        supervisor.end_descendants()
     leftovers = show.find_leftovers(cloud.tag, str(cloud.root))
     if leftovers:
         out.say('left behind: ' + '; '.join(leftovers))

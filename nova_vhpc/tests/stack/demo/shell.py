@@ -16,7 +16,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nova_vhpc.tests.stack import config, identity
@@ -24,9 +24,14 @@ from nova_vhpc.tests.stack.demo import state
 
 USERS = ('tenant', 'admin')
 
+_HANG_UP_S = 5.0
+
 
 def run(demo: state.Demo) -> None:
-    """Run a shell in which ``openstack`` knows the cloud; wait for its end."""
+    """Run a shell in which ``openstack`` knows the cloud; wait for its end.
+
+    A signal ends it, too, and is no failure.
+    """
     demo.show.heading('A shell in this cloud')
     demo.stop_agents()
     demo.start_agents()
@@ -41,6 +46,7 @@ def run(demo: state.Demo) -> None:
         'openstack vhpc cluster list',
         'openstack --os-cloud admin vhpc cluster list --all-projects --long',
         'openstack --os-cloud admin server list --all-projects --long',
+        f'nova-vhpc-ctl status --host {host.name}',
         f"virsh -c '{host.uri}' list",
         f'nova-vhpc-top --run-path {host.run_path}',
         f'ovs-vsctl --db={cloud.switch(host).socket} show',
@@ -49,15 +55,19 @@ def run(demo: state.Demo) -> None:
         demo.show.say(f'  {line}')
     demo.show.say(
         f'Users, as clouds in {clouds}: {", ".join(USERS)}. "exit" or Ctrl-D '
-        'ends the shell and everything in this cloud.'
+        'ends the shell and everything in this cloud; SIGTERM to process '
+        f'{os.getpid()} does so, too.'
     )
     demo.show.console.file.flush()
-    _wait_for_shell(
+    wait_for_shell(
         {
             **os.environ,
             'PATH': f'{programs}{os.pathsep}{os.environ["PATH"]}',
             'OS_CLIENT_CONFIG_FILE': str(clouds),
             'OS_CLOUD': USERS[0],
+            # oslo.config reads options from the environment, too. By this
+            # one, programs that call the agents find the message bus.
+            'OS_DEFAULT__TRANSPORT_URL': cloud.config.transport_url,
             'PS1': '(nova-vhpc demo) \\w \\$ ',
         }
     )
@@ -82,7 +92,11 @@ def write_clouds(
     return path
 
 
-def _wait_for_shell(environment: dict[str, str]) -> None:
+def wait_for_shell(environment: Mapping[str, str]) -> None:
+    """Run a shell until its end, or end it at SIGINT, SIGTERM or SIGHUP.
+
+    What it leaves in the background is for :func:`__main__.main` to end.
+    """
     # On a terminal, bash puts itself into a process group of its own, so
     # Ctrl-C there is for what was typed, and does not end the demo.
     shell = subprocess.Popen(
@@ -90,8 +104,11 @@ def _wait_for_shell(environment: dict[str, str]) -> None:
     )
     try:
         shell.wait()
-    finally:
-        if shell.poll() is None:
-            # An interactive bash ignores SIGTERM.
-            shell.send_signal(signal.SIGHUP)
+    except KeyboardInterrupt:
+        # An interactive bash ignores SIGTERM.
+        shell.send_signal(signal.SIGHUP)
+        try:
+            shell.wait(_HANG_UP_S)
+        except subprocess.TimeoutExpired:
+            shell.kill()
             shell.wait()

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from nova_vhpc.tests import base
+from nova_vhpc.tests.stack import guests
+
+
+class TestWithEffect(base.TestCase):
+    def test_unlimited_domain_without_pins_is_like_one_without_cputune(self):
+        restored = """<cputune>
+            <period>100000</period>
+            <quota>-1</quota>
+            <vcpupin vcpu='0' cpuset='0-1'/>
+            <emulatorpin cpuset='0-1'/>
+          </cputune>"""
+        self.assertEqual('', guests.with_effect(restored))
+        self.assertEqual('', guests.with_effect(''))
+
+    def test_values_that_a_domain_without_cputune_lacks_are_kept(self):
+        for element in (
+            '<shares>2048</shares>',
+            '<period>20000</period>',
+            '<quota>4000</quota>',
+        ):
+            self.assertIn(
+                element, guests.with_effect(f'<cputune> {element} </cputune>')
+            )
