@@ -92,15 +92,16 @@ run_part() {
     count "$name" "$status"
 }
 
-# Tests with Nova and Placement in process need one CPU each, those with guests
-# need all CPUs.
+# Tests with Nova and Placement in process, and those of the installation, need one
+# CPU each; those with guests need all CPUs.
 functional() {
-    local in_process='functional\.(scheduler|explain|flavor|clusters|osc)' status=0
+    local status=0
+    local one_cpu='functional\.(scheduler|explain|flavor|clusters|osc|deploy)'
     export OS_TEST_PATH=./nova_vhpc/tests/functional
     tools/ovn-root.sh || status=1
     tools/container-root.sh || status=1
-    run_part "functional (in process)" --concurrency 2 "$in_process" || status=1
-    run_part "functional (guests)" --concurrency 1 --exclude-regex "$in_process" || status=1
+    run_part "functional (one CPU)" --concurrency 2 "$one_cpu" || status=1
+    run_part "functional (guests)" --concurrency 1 --exclude-regex "$one_cpu" || status=1
     return "$status"
 }
 
