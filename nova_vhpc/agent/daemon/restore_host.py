@@ -35,7 +35,11 @@ LOG = logging.getLogger(__name__)
 CONNECT_SECONDS = 30.0
 """Longest time to wait for libvirt."""
 
-_PERMANENT = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT)
+_PERMANENT = (
+    libvirt.VIR_ERR_NO_SUPPORT,
+    libvirt.VIR_ERR_NO_CONNECT,
+    libvirt.VIR_ERR_INVALID_ARG,
+)
 """Error codes that an invalid URI causes; waiting does not help."""
 
 CALL_SECONDS = 45.0

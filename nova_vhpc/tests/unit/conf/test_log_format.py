@@ -124,7 +124,7 @@ class TestLines(base.BaseTestCase):
         pathlib.Path(directory, 'conf').write_text(
             f'[DEFAULT]\nlog_config_append = {directory}/describing\n'
             f'[vhpc_agent]\nrun_path = {directory}\n'
-            f'state_path = {directory}\nlibvirt_uri = nothing:///\n'
+            f'state_path = {directory}\nlibvirt_uri = test+none:///\n'
         )
         return directory
 

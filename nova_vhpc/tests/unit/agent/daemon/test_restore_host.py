@@ -286,7 +286,11 @@ class WaitForLibvirtTest(base.BaseTestCase):
         self.assertEqual(1, log.count('qemu:///system: refused; will retry'))
 
     def test_invalid_uri_is_not_waited_for(self) -> None:
-        for code in (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT):
+        for code in (
+            libvirt.VIR_ERR_NO_SUPPORT,
+            libvirt.VIR_ERR_NO_CONNECT,
+            libvirt.VIR_ERR_INVALID_ARG,
+        ):
             connected, log = self.wait(code)
             self.assertIsNone(connected)
             self.assertIn('refused', log)
