@@ -83,6 +83,9 @@ class LibvirtCputuneActuator:
                 }
             )
         if tune.shares is not None:
+            # A gang window may have left the group idle; see cgroup_weight.
+            if guest.weight_file is not None:
+                guest.weight_file.end_idle()
             cputune.write_shares(domain, tune.shares)
             guest.note_written({cputune.SHARES: tune.shares})
         if tune.vcpu_pins is not None:

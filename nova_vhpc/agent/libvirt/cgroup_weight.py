@@ -127,6 +127,15 @@ class WeightFile:
         path, self._path = self._path, None
         return f'{path} is not what libvirt reads'
 
+    def end_idle(self) -> None:
+        """Make a group that the agent made idle ready for libvirt's writes.
+
+        Never raises: what the kernel refuses, libvirt reports next.
+        """
+        if self._path is not None and self.proven:
+            with contextlib.suppress(OSError):
+                end_idle(self._path)
+
 
 def reported(path: pathlib.Path, shares: int) -> int:
     """Return what libvirt reports of a weight that was put."""

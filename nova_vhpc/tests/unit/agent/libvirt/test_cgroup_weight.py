@@ -155,6 +155,26 @@ class WeightFileTest(FilesTestCase):
         self.assertEqual('0', files.idle.read_text())
         self.assertEqual('1024', files.weight.read_text())
 
+    def test_only_a_group_that_the_agent_made_idle_is_ended(self) -> None:
+        files = self.files()
+        file = cgroup_weight.WeightFile(files.weight)
+        files.idle.write_text('1')
+        file.end_idle()
+        self.assertEqual('1', files.idle.read_text())
+        files.idle.write_text('0')
+        file.write(Domain(files), model.IDLE_SHARES)
+        file.end_idle()
+        self.assertEqual('0', files.idle.read_text())
+
+    def test_group_that_is_gone_does_not_matter(self) -> None:
+        files = self.files()
+        file = cgroup_weight.WeightFile(files.weight)
+        file.write(Domain(files), model.IDLE_SHARES)
+        files.idle.unlink()
+        files.idle.mkdir()
+        file.end_idle()
+        cgroup_weight.WeightFile(None).end_idle()
+
 
 class ReportedTest(FilesTestCase):
     def test_idle_group_has_the_weight_that_libvirt_reports(self) -> None:
