@@ -77,6 +77,15 @@ slow host, which has more free RAM once the members run.
 """
 
 
+def without_quota(extra_specs: Mapping[str, str]) -> dict[str, str]:
+    """Return extra specs without those of a CPU quota."""
+    return {
+        key: value
+        for key, value in extra_specs.items()
+        if key not in ('quota:cpu_period', 'quota:cpu_quota')
+    }
+
+
 BOOT_S = 300.0
 """Longest time until a guest that Nova calls active reports progress."""
 
@@ -210,12 +219,16 @@ class Scenario:
         self.networks = [{'uuid': network}]
 
     def boot_cluster(
-        self, name: str, group: str, count: int = MEMBERS
+        self,
+        name: str,
+        group: str,
+        count: int = MEMBERS,
+        flavor: str = 'vhpc',
     ) -> Servers:
         """Create the members of a virtual cluster with one request."""
         return self.tenant.boot(
             name,
-            'vhpc',
+            flavor,
             self.images['barrier'],
             count,
             group,
@@ -298,9 +311,15 @@ class Scenario:
             for name, way in keys
         }
 
-    def write_agent_conf(self, **control: Any) -> None:
+    def write_agent_conf(
+        self,
+        shared_cpus: Mapping[host.Host, int] | None = None,
+        **control: Any,
+    ) -> None:
         """Write nova-vhpc.conf of each host, as an operator does.
 
+        :param shared_cpus: the only CPU of each host for servers; None for
+            all of the machine.
         :param control: options of ``[vhpc_control]``.
         """
         credentials = self.cloud.config.credentials('vhpc-agent')
@@ -319,6 +338,11 @@ class Scenario:
                         'metrics_port': 0,
                         'reconcile_period': 5,
                         'bind_uplinks': True,
+                        **(
+                            {}
+                            if shared_cpus is None
+                            else {'cpu_shared_set': shared_cpus[each]}
+                        ),
                     },
                     'vhpc_topology': {
                         'bridges': 'br-n*:separate',

@@ -31,9 +31,12 @@ from nova_vhpc.tests.stack.demo import (
     cluster,
     control,
     flavor,
+    io_pool,
+    pair,
     progress,
     restore,
     shell,
+    slots,
     start,
     state,
     uplinks,
@@ -47,6 +50,9 @@ PARTS = (
     progress.run,
     control.run,
     restore.run,
+    pair.run,
+    io_pool.run,
+    slots.run,
     clean_up.run,
 )
 

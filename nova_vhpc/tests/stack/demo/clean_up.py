@@ -17,5 +17,5 @@ from nova_vhpc.tests.stack.demo import state, uplinks
 
 def run(demo: state.Demo) -> None:
     """Delete the servers; check that all uplinks are free."""
-    demo.show.heading('7. Clean up')
+    demo.show.heading('10. Clean up')
     uplinks.delete_servers(demo)

@@ -40,7 +40,8 @@ def run(demo: state.Demo) -> None:
             'needs, so the members keep their pins in the I/O phase.'
         )
         demo.show.say(
-            'On a host with four CPUs or more they would move into it.'
+            'On a host with four CPUs or more they would move into it; '
+            'members of one vCPU do so in step 8.'
         )
     now = demo.cputunes()
     demo.compare('virsh schedinfo and vcpupin', now)

@@ -13,8 +13,16 @@
 """The state of the demo, which its parts share."""
 
 import functools
+import os
 
-from nova_vhpc.tests.stack import guard, guests, outsider, scenario, show
+from nova_vhpc.tests.stack import (
+    guard,
+    guests,
+    host,
+    outsider,
+    scenario,
+    show,
+)
 
 PATIENCE_S = 240.0
 """Longest time until the agents have done what is shown next."""
@@ -98,6 +106,11 @@ class Demo:
                 members + others, key=lambda server: server['name']
             )
         }
+
+    def cpu_of(self, compute_host: host.Host) -> int:
+        """Return the CPU that is a host's alone in some parts."""
+        usable = sorted(os.sched_getaffinity(0))
+        return usable[self.stage.hosts.index(compute_host) % len(usable)]
 
     def progress(self, server: str) -> int | None:
         """Return the last progress that a server has reported."""
