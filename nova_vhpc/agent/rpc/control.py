@@ -70,7 +70,7 @@ class Control(Protocol):
         """Restore the original cputune of one server, or of all (None)."""
 
 
-class _OlderAgentError(Exception):
+class _UnknownVersionError(Exception):
     """The agent does not know the version of a call."""
 
 
@@ -199,7 +199,7 @@ class ControlClient:
             raise ControlError('no host is named')
         if method in ('pause', 'restore'):
             wait_s = self._timeout_s * _WAIT_FRACTION
-            with contextlib.suppress(_OlderAgentError):
+            with contextlib.suppress(_UnknownVersionError):
                 return self._call(
                     host, method, _WITH_WAIT, {**arguments, 'wait_s': wait_s}
                 )
@@ -208,12 +208,18 @@ class ControlClient:
                 return self._call(
                     host, method, _WITH_RESUMED_SERVER, arguments
                 )
-            except _OlderAgentError:
+            except _UnknownVersionError:
                 raise ControlError(
                     f'host {host}: its agent is older and cannot resume a '
                     f'single server; upgrade it, or restart the server'
                 ) from None
-        return self._call(host, method, _FIRST, arguments)
+        try:
+            return self._call(host, method, _FIRST, arguments)
+        except _UnknownVersionError:
+            raise ControlError(
+                f'host {host}: its agent does not know {NAMESPACE} {_FIRST}; '
+                f'ask it by the nova-vhpc of its release'
+            ) from None
 
     def _call(
         self, host: str, method: str, version: str, arguments: dict[str, Any]
@@ -237,10 +243,10 @@ class ControlClient:
                 f'{errors.one_line(error)}; check transport_url'
             ) from None
         except messaging.UnsupportedVersion:
-            raise _OlderAgentError from None
+            raise _UnknownVersionError from None
         except messaging.RemoteError as error:
             if error.exc_type == 'UnsupportedVersion':
-                raise _OlderAgentError from None
+                raise _UnknownVersionError from None
             raise ControlError(f'host {host}: {error.value}') from None
         if 'error' in answer:
             raise ControlError(f'host {host}: {answer["error"]}')

@@ -97,7 +97,8 @@ class _Once(logging.Filter):
         record.msg = (
             'Ignoring a message on the bus that is not for this version of '
             'the agent, or for no agent at all; further ones are ignored '
-            'silently: %r'
+            'silently. If agents of other hosts are newer, upgrade this one, '
+            'or set [vhpc_peers]version_cap there until then: %r'
         )
         record.args = (error,)
         record.exc_info = record.exc_text = None

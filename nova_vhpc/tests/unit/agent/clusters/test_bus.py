@@ -14,6 +14,8 @@
 """Tests of :mod:`nova_vhpc.agent.clusters.bus`."""
 
 import json
+import uuid
+from typing import Any
 from unittest import mock
 
 import fixtures
@@ -23,7 +25,10 @@ from oslotest import base
 
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import bus, protocol
+from nova_vhpc.agent.rpc import transport
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.control.model import ClusterPlan, Phase
+from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 COUNTS = st.integers(0, 2**63 - 1)
 FIELDS = {
@@ -117,3 +122,114 @@ class CodecTest(base.BaseTestCase):
         names |= {bus.topic('\u540d' * 90), bus.topic('\ud800' * 90)}
         self.assertEqual(4, len(names))
         self.assertLess(max(len(name.encode()) for name in names), 128)
+
+
+class FirstReleaseEndpoint:
+    """The endpoint of an agent that knows version 1.0 and no other field."""
+
+    target = messaging.Target(namespace=bus.NAMESPACE, version='1.0')
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def phase(
+        self,
+        context: Any,
+        cluster: str,
+        host: str,
+        boot: int,
+        seq: int,
+        phase: str,
+        lease_ms: int,
+    ) -> None:
+        self.phases.append(phase)
+
+
+class OtherVersionsTest(base.BaseTestCase):
+    """Agents of several versions on one bus, in memory."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(
+            fixtures.FakeLogger(format='%(levelname)s %(name)s %(message)s')
+        )
+        self.transport = transport.get_transport(
+            peer_agents.make_conf('fake://')
+        )
+        self.addCleanup(self.transport.cleanup)
+        self.cluster = uuid.uuid4().hex
+
+    def peer_bus(self, **options: Any) -> bus.PeerBus:
+        self.received: list[protocol.Message] = []
+        return bus.PeerBus(
+            self.transport, 'here', self.received.append, **options
+        )
+
+    def listen(self) -> None:
+        """Start an agent of today's version that hears the cluster."""
+        peer_bus = self.peer_bus()
+        peer_bus.subscribe({self.cluster})
+        peer_bus.start()
+        self.addCleanup(peer_bus.stop)
+        self.assertTrue(peer_agents.wait_for(lambda: peer_bus.subscribed))
+
+    def cast(self, version: str, method: str, **fields: Any) -> None:
+        """Send a message as an agent of any version would."""
+        messaging.get_rpc_client(
+            self.transport,
+            messaging.Target(
+                topic=bus.topic(self.cluster),
+                namespace=bus.NAMESPACE,
+                version=version,
+                fanout=True,
+            ),
+        ).cast({}, method, **{**FIELDS, 'cluster': self.cluster, **fields})
+
+    def test_newer_messages_are_refused_with_one_line(self) -> None:
+        transport.hush()
+        self.useFixture(
+            fixtures.MockPatchObject(transport._once, '_logged', False)
+        )
+        self.listen()
+        for version in ('1.9', '2.0') * 3:
+            self.cast(version, 'phase', host='newer')
+        self.cast('1.0', 'phase', host='older')
+        self.assertTrue(peer_agents.wait_for(lambda: self.received))
+        self.assertEqual(['older'], [m.host for m in self.received])
+        (line,) = [
+            line
+            for line in self.log.output.splitlines()
+            if not line.startswith('DEBUG')
+        ]
+        self.assertIn('Ignoring a message', line)
+        self.assertIn('does not support RPC version 1.9', line)
+        self.assertIn('[vhpc_peers]version_cap', line)
+
+    def test_fields_of_a_newer_minor_version_are_ignored(self) -> None:
+        self.listen()
+        self.cast('1.0', 'phase', mood='good')
+        self.assertTrue(peer_agents.wait_for(lambda: self.received))
+        self.assertNotIn('Ignoring', self.log.output)
+
+    def test_capped_agent_is_understood_by_the_first_release(self) -> None:
+        old = FirstReleaseEndpoint()
+        server = messaging.get_rpc_server(
+            self.transport,
+            messaging.Target(topic=bus.topic(self.cluster), server='old'),
+            [old],
+        )
+        server.start()
+        self.addCleanup(server.wait)
+        self.addCleanup(server.stop)
+        for statement, cap in (
+            (ClusterPlan(Phase.IO, 5000), '1.0'),
+            # Nothing newer to say, so no cap is needed.
+            (ClusterPlan(Phase.COMPUTING), None),
+        ):
+            self.peer_bus(version_cap=cap).send(
+                protocol.Message(self.cluster, 'new', 1, 1, statement, 6000)
+            )
+        self.assertTrue(
+            peer_agents.wait_for(lambda: len(old.phases) == 2), old.phases
+        )
+        self.assertEqual(['io', 'computing'], old.phases)

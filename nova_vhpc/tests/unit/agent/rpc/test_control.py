@@ -58,6 +58,15 @@ class OldEndpoint:
         return {'answer': {'restored': [server]}}
 
 
+class NextMajorEndpoint:
+    """The endpoint of a later release that broke with this one."""
+
+    target = messaging.Target(namespace=control.NAMESPACE, version='2.0')
+
+    def status(self, context: Any) -> dict[str, Any]:
+        return {'answer': {}}
+
+
 class TestControl(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -132,6 +141,14 @@ class TestControl(base.BaseTestCase):
             ],
             self.control.calls,
         )
+
+    def test_agent_of_another_major_version_is_one_line(self) -> None:
+        self.serve(NextMajorEndpoint())
+        error = self.assertRaises(
+            control.ControlError, self.client.call, self.host, 'status'
+        )
+        self.assertIn(f'host {self.host}: ', str(error))
+        self.assertIn('does not know vhpc.control 1.0', str(error))
 
     def test_wait_of_a_call_is_limited(self) -> None:
         endpoint = control._Endpoint(self.control)
