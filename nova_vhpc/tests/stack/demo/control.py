@@ -12,8 +12,6 @@
 
 """The agents control the members of a flavor with a quota."""
 
-import os
-
 from nova_vhpc.tests.stack.demo import atc, frames, state, timeline
 
 
@@ -33,16 +31,7 @@ def run(demo: state.Demo) -> None:
         demo.wait_for_writes()
     frames.check(demo)
     atc.run(demo)
-    saw_io_phase = timeline.run(demo)
-    if saw_io_phase and (os.cpu_count() or 1) < 4:
-        demo.show.say(
-            'On two CPUs an I/O pool has one CPU, less than a member '
-            'needs, so the members keep their pins in the I/O phase.'
-        )
-        demo.show.say(
-            'On a host with four CPUs or more they would move into it; '
-            'members of one vCPU do so in step 8.'
-        )
+    timeline.run(demo)
     now = demo.cputunes()
     demo.compare('virsh schedinfo and vcpupin', now)
     if any(now[uuid].changes(demo.before[uuid]) for uuid in demo.others):

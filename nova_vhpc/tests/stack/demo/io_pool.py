@@ -111,13 +111,14 @@ class _Timeline:
                     what,
                     self._demo.names[member],
                     *(
-                        (None,) * 4
+                        (None,) * 5
                         if vm is None
                         else (
                             vm['phase'],
                             vm['io_events'],
                             vm['predicted_events'],
                             vm['threshold_events'],
+                            (vm['slice_us'] or 0) / 1000 or None,
                         )
                     ),
                     ' '.join(pins),
@@ -136,6 +137,7 @@ class _Timeline:
                 'I/O events',
                 'predicted',
                 'threshold',
+                'slice ms',
                 'pin',
             ),
             self._rows,
