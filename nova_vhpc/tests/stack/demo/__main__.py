@@ -124,9 +124,9 @@ def main() -> int:
 
 
 def _show_log(demo: state.Demo) -> None:
-    if demo.log is not None:
-        demo.show.say(f'the end of {demo.log.log}:')
-        print(demo.log.tail(25))
+    for daemon in demo.logs:
+        demo.show.say(f'the end of {daemon.log}:')
+        print(daemon.tail(25))
     # If a server fails to build, nova-compute's log has the cause, and those
     # of nova-api and nova-scheduler do not.
     for daemon in demo.stage.cloud.daemons():

@@ -26,7 +26,7 @@ def run(demo: state.Demo) -> None:
     )
     tenant, admin = demo.stage.tenant, demo.stage.admin
     group = tenant.make_group('cluster', 'soft-affinity')
-    demo.log = demo.stage.cloud.daemon('nova-scheduler')
+    demo.logs = [demo.stage.cloud.daemon('nova-scheduler')]
     with demo.show.waiting('the members and a server without vhpc: specs'):
         members = demo.stage.boot_cluster('member', group)
         others = tenant.boot('plain', 'plain', demo.stage.images['hog'])

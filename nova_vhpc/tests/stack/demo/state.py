@@ -47,7 +47,7 @@ class Demo:
     :ivar ports: ``external_ids`` of the members' ports before it, by ID.
     :ivar together: two members of one host.
     :ivar apart: two members of two hosts.
-    :ivar log: daemon whose log is shown if the current part fails.
+    :ivar logs: daemons whose logs are shown if the current part fails.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Demo:
         self.ports: dict[str, dict[str, str]] = {}
         self.together: tuple[str, str] = ('', '')
         self.apart: tuple[str, str] = ('', '')
-        self.log: guard.Daemon | None = None
+        self.logs: list[guard.Daemon] = []
 
     @functools.cached_property
     def outsider(self) -> outsider.Outsider:
@@ -73,7 +73,7 @@ class Demo:
         :param options: command line options.
         """
         self.stage.start_agents(*options)
-        self.log = self.stage.hosts[0].agent
+        self.logs = [each.agent for each in self.stage.hosts if each.agent]
         self.stage.wait(
             'answers of the agents', self.stage.agents_answer, PATIENCE_S
         )
