@@ -373,9 +373,10 @@ class Cloud:
         )
 
     def _start_database(self) -> None:
-        data = self.root / 'db'
-        data.mkdir()
-        shutil.chown(data, 'mysql')
+        data, temporary = self.root / 'db', self.root / 'db-tmp'
+        for folder in (data, temporary):
+            folder.mkdir()
+            shutil.chown(folder, 'mysql')
         result = subprocess.run(
             (
                 'mariadb-install-db',
@@ -404,6 +405,10 @@ class Cloud:
             '--no-defaults',
             '--user=mysql',
             f'--datadir={data}',
+            # At its start a server removes all temporary tables of this
+            # folder, those of another server that runs included, which then
+            # fails or even crashes (MariaDB 10.11, seen in /tmp).
+            f'--tmpdir={temporary}',
             f'--socket={data}/socket',
             f'--port={self.ports["db"]}',
             '--bind-address=127.0.0.1',
