@@ -61,6 +61,8 @@ LEFT_BY_OTHERS = [
     '/run/dbus',
     '/run/user',
     '/run/libvirt',
+    # libvirtd ends when it has had nothing to do for two minutes.
+    '/run/libvirtd.pid',
     '/var/lib/libvirt',
 ]
 """Where systemd, libvirt and Ansible itself write."""

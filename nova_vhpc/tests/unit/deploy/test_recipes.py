@@ -245,3 +245,12 @@ class ContainerTest(base.TestCase):
         self.assertEqual(
             f'{grace}s', services['nova-vhpc-agent']['stop_grace_period']
         )
+
+
+class UnitTest(base.TestCase):
+    def test_agent_starts_no_daemon_of_libvirt(self) -> None:
+        unit = (TOP / 'etc/nova-vhpc/nova-vhpc-agent.service').read_text()
+        self.assertNotRegex(unit, '(?m)^(Wants|Requires|BindsTo|Upholds)=')
+        # systemd stops units in the reverse order, when the host shuts down.
+        for daemon in ('libvirtd.service', 'virtqemud.service'):
+            self.assertRegex(unit, rf'(?m)^After=.*\b{daemon}')
