@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Self
 
 from nova_vhpc.testbed import guest, image
-from nova_vhpc.tests.stack import client, config, guard
+from nova_vhpc.tests.stack import client, config, environment, guard
 
 # Otherwise Nova's command line tools would monkey-patch eventlet, which its
 # services do not use any more.
@@ -221,7 +221,7 @@ class Cloud:
 
     def program(self, name: str) -> Path:
         """Return the path of a console script of this virtual environment."""
-        return Path(sys.executable).with_name(name)
+        return environment.HERE.program(name)
 
     def write_config(self) -> None:
         """Write all configuration files."""

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nova_vhpc.tests.stack import identity
+from nova_vhpc.tests.stack import environment, identity
 
 Sections = Mapping[str, Mapping[str, object]]
 
@@ -304,16 +304,22 @@ class Config:
         )
         return folder
 
-    def write_compute(self, name: str, special: Sections) -> Path:
+    def write_compute(
+        self,
+        name: str,
+        special: Sections,
+        programs: environment.Environment = environment.HERE,
+    ) -> Path:
         """Write the configuration file of one nova-compute.
 
         Each has its own state directory, which holds the node's identity.
 
         :param special: options of this nova-compute alone.
+        :param programs: environment that it runs from.
         """
         state = self.root / name
         (state / 'instances').mkdir(parents=True, exist_ok=True)
-        helper = Path(sys.executable).with_name('privsep-helper')
+        helper = programs.program('privsep-helper')
         path = self.etc / f'{name}.conf'
         privsep = {
             'helper_command': shlex.join(

@@ -23,7 +23,7 @@ from typing import Any
 
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.testbed import libvirtd
-from nova_vhpc.tests.stack import container, guard, guests
+from nova_vhpc.tests.stack import container, environment, guard, guests
 
 _HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'
 _LIBVIRTD_CONF = """\
@@ -43,13 +43,20 @@ class Host:
 
     :param root: directory of the host's files; its name is the host's name.
     :param logs: directory of the logs of the host's processes.
+    :param programs: environment of the host's nova-compute and agent.
     :ivar agent: the agent if it was started and not stopped, else None.
     """
 
-    def __init__(self, root: Path, logs: Path) -> None:
+    def __init__(
+        self,
+        root: Path,
+        logs: Path,
+        programs: environment.Environment = environment.HERE,
+    ) -> None:
         self.root = root
         self.name = root.name
         self.logs = logs
+        self.programs = programs
         self.agent: guard.Daemon | None = None
         self._container: container.Container | None = None
         self._spawned = 0
@@ -150,10 +157,15 @@ class Host:
         name = f'{self.name}-{program}-{self._spawned}'
         return self._container.start(name, argv, env)
 
-    def start_agent(self, program: Path, conf: Path, *options: str) -> None:
+    def start_agent(self, conf: Path, *options: str) -> None:
         """Start nova-vhpc-agent with a configuration file and options."""
         self.agent = self.spawn(
-            'agent', program, '--config-file', conf, *options
+            'agent',
+            self.programs.program('nova-vhpc-agent'),
+            '--config-file',
+            conf,
+            *options,
+            env=self.programs.variables,
         )
 
     def kill_agent(self) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vhpc.tests.ovn import lab
-from nova_vhpc.tests.stack import cloud, config, guard, host
+from nova_vhpc.tests.stack import cloud, config, environment, guard, host
 
 UPLINKS = 2
 """Uplinks of each host."""
@@ -37,6 +37,7 @@ class RealHosts(cloud.Cloud):
     addresses from Neutron and OVN.
 
     :param count: number of hosts with real guests, at most 26.
+    :param last: environment of nova-compute and agent of the last of them.
     :ivar hosts: these hosts.
     """
 
@@ -46,11 +47,14 @@ class RealHosts(cloud.Cloud):
         say: Callable[[str], None] = lambda text: None,
         root: Path | None = None,
         count: int = 2,
+        last: environment.Environment = environment.HERE,
     ) -> None:
         super().__init__(fake_hosts, say, root)
         self.hosts = tuple(
             host.Host(
-                self.root / f'{self.tag}{chr(ord("a") + number)}', self.logs
+                self.root / f'{self.tag}{chr(ord("a") + number)}',
+                self.logs,
+                last if number == count - 1 else environment.HERE,
             )
             for number in range(count)
         )
@@ -153,20 +157,61 @@ class RealHosts(cloud.Cloud):
                         'live_migration_downtime': 2000,
                     },
                 },
+                compute_host.programs,
             )
 
     def start_computes(self) -> int:
-        for each in self.hosts:
-            each.spawn(
-                'compute',
-                self.program('python'),
-                '-m',
-                'nova_vhpc.tests.stack.compute',
-                '--config-file',
-                self.config.etc / f'{each.name}.conf',
-                env=cloud.ENVIRONMENT,
-            )
-        return super().start_computes() + len(self.hosts)
+        count = 0
+        for programs in self._oldest_first():
+            if count:
+                self._wait_for_computes(count)
+            for each in self.hosts:
+                if each.programs == programs:
+                    self._start_compute(each)
+                    count += 1
+            if programs == environment.HERE:
+                count += super().start_computes()
+        return count
+
+    def _oldest_first(self) -> list[environment.Environment]:
+        """Return the environments of nova-compute, the oldest nova first.
+
+        Nova accepts no new service that is older than all others of its kind.
+        In an upgrade the older ones are there before.
+        """
+        found = {environment.HERE, *(each.programs for each in self.hosts)}
+        if len(found) == 1:
+            return list(found)
+        return sorted(
+            found, key=lambda each: int(each.versions('nova')[0].split('.')[0])
+        )
+
+    def _wait_for_computes(self, count: int) -> None:
+        """Wait until some nova-computes have registered."""
+        self.wait_http('nova')
+        host.wait(
+            f'{count} of nova-compute',
+            lambda: (
+                len(
+                    self.client('admin').compute(
+                        'GET', '/os-services?binary=nova-compute'
+                    )['services']
+                )
+                >= count
+            ),
+            240,
+        )
+
+    def _start_compute(self, compute_host: host.Host) -> None:
+        compute_host.spawn(
+            'compute',
+            compute_host.programs.program('python'),
+            '-m',
+            'nova_vhpc.tests.stack.compute',
+            '--config-file',
+            self.config.etc / f'{compute_host.name}.conf',
+            env=cloud.ENVIRONMENT,
+        )
 
     def start_agent(self, compute_host: host.Host, **control: Any) -> None:
         """Start nova-vhpc-agent without access to Nova.
@@ -191,7 +236,7 @@ class RealHosts(cloud.Cloud):
                 'vhpc_control': control,
             },
         )
-        compute_host.start_agent(self.program('nova-vhpc-agent'), conf)
+        compute_host.start_agent(conf)
 
     def restore_one(self, compute_host: host.Host, server: str) -> None:
         """Run ``nova-vhpc-ctl restore``, as operators do before a migration.

@@ -33,6 +33,7 @@ from nova_vhpc.tests.stack import (
     client,
     cloud,
     config,
+    environment,
     guard,
     guests,
     host,
@@ -107,6 +108,7 @@ class Scenario:
 
     :param say: called with a line of text when a step of the start is done.
     :param hosts: number of hosts that run guests.
+    :param last: environment of the last of these hosts.
     :ivar images: IDs of the images, by workload.
     """
 
@@ -114,8 +116,11 @@ class Scenario:
         self,
         say: Callable[[str], None] = lambda text: None,
         hosts: int = 2,
+        last: environment.Environment = environment.HERE,
     ) -> None:
-        self.cloud = realhosts.RealHosts((SLOW_HOST,), say, count=hosts)
+        self.cloud = realhosts.RealHosts(
+            (SLOW_HOST,), say, count=hosts, last=last
+        )
         self.images: dict[str, str] = {}
         self.networks: list[dict[str, str]] = []
 
@@ -370,9 +375,8 @@ class Scenario:
 
         :param options: command line options, like ``--dry-run``.
         """
-        program = self.cloud.program('nova-vhpc-agent')
         for each in self.hosts:
-            each.start_agent(program, self.agent_conf(each), *options)
+            each.start_agent(self.agent_conf(each), *options)
 
     def stop_agents(self, timeout_s: float = 30) -> bool:
         """Stop the agents as systemd does.
@@ -416,10 +420,11 @@ class Scenario:
             '-c',
             '"$@"; echo "exit status $?"',
             'sh',
-            self.cloud.program('nova-vhpc-agent'),
+            compute_host.programs.program('nova-vhpc-agent'),
             '--config-file',
             self.agent_conf(compute_host),
             '--restore',
+            env=compute_host.programs.variables,
         )
         if not run.wait(RESTORE_S):
             raise cloud.StackError(

@@ -19,13 +19,8 @@ shell. The exit status is 0; 1 if a part failed or something is left behind;
 """
 
 import argparse
-import shutil
-import signal
 import sys
-import time
 
-from nova_vhpc.testbed import supervisor
-from nova_vhpc.tests.stack import show
 from nova_vhpc.tests.stack.demo import (
     clean_up,
     cluster,
@@ -35,6 +30,7 @@ from nova_vhpc.tests.stack.demo import (
     pair,
     progress,
     restore,
+    runner,
     shell,
     slots,
     start,
@@ -65,8 +61,6 @@ SHELL_PARTS = (
     shell.run,
 )
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 def main() -> int:
     """Run the demo and clean up.
@@ -81,58 +75,7 @@ def main() -> int:
         help='instead of the main job: a shell in its cloud',
     )
     parts = SHELL_PARTS if parser.parse_args().what == 'shell' else PARTS
-    # SIGINT, too: a shell ignores it in programs started in the background.
-    for signum in _SIGNALS:
-        signal.signal(signum, signal.default_int_handler)
-    # What the shell leaves in the background ends with the demo.
-    supervisor.become_subreaper()
-    demo = state.Demo()
-    cloud, out = demo.stage.cloud, demo.show
-    result = 1
-    try:
-        for part in parts:
-            part(demo)
-        result = 0
-    except KeyboardInterrupt:
-        out.say('interrupted')
-        result = 130
-    except Exception as error:
-        out.console.print()
-        out.say(f'FAILED in step "{out.step_name}"')
-        out.say(f'{type(error).__name__}: {error}')
-        _show_log(demo)
-    finally:
-        for signum in _SIGNALS:
-            signal.signal(signum, signal.SIG_IGN)
-        demo.stage.halt()
-        supervisor.end_descendants()
-    leftovers = show.find_leftovers(cloud.tag, str(cloud.root))
-    if leftovers:
-        out.say('left behind: ' + '; '.join(leftovers))
-        result = result or 1
-    else:
-        out.say('left behind: no process, bridge, domain or namespace')
-    if result:
-        for name in ('db', 'rabbit', 'compute', 'nova'):
-            shutil.rmtree(cloud.root / name, ignore_errors=True)
-        out.say(f'logs and configuration: {cloud.root}')
-    else:
-        cloud.stop()
-    out.say(f'duration: {time.monotonic() - out.started:.0f} s')
-    print('demo: OK' if result == 0 else 'demo: FAILED', flush=True)
-    return result
-
-
-def _show_log(demo: state.Demo) -> None:
-    for daemon in demo.logs:
-        demo.show.say(f'the end of {daemon.log}:')
-        print(daemon.tail(25))
-    # If a server fails to build, nova-compute's log has the cause, and those
-    # of nova-api and nova-scheduler do not.
-    for daemon in demo.stage.cloud.daemons():
-        if error := daemon.last_error():
-            demo.show.say(f'the last error in {daemon.log}:')
-            print(error)
+    return runner.run(state.Demo(), parts)
 
 
 if __name__ == '__main__':

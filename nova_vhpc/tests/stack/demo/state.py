@@ -16,6 +16,7 @@ import functools
 import os
 
 from nova_vhpc.tests.stack import (
+    environment,
     guard,
     guests,
     host,
@@ -38,6 +39,7 @@ class DemoError(Exception):
 class Demo:
     """The demo and its state between the parts.
 
+    :param last: environment of nova-compute and agent of the last host.
     :ivar stage: the cloud and its agents.
     :ivar show: prints what happens.
     :ivar members: IDs of the members of the virtual cluster.
@@ -50,9 +52,11 @@ class Demo:
     :ivar logs: daemons whose logs are shown if the current part fails.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, last: environment.Environment = environment.HERE
+    ) -> None:
         self.show = show.Show()
-        self.stage = scenario.Scenario(self.show.say)
+        self.stage = scenario.Scenario(self.show.say, last=last)
         self.members: list[str] = []
         self.others: list[str] = []
         self.names: dict[str, str] = {}

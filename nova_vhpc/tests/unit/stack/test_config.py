@@ -16,14 +16,12 @@ import collections
 import configparser
 import pathlib
 import shlex
-import sys
 import tempfile
-from unittest import mock
 
 from cryptography import fernet
 
 from nova_vhpc.tests import base
-from nova_vhpc.tests.stack import config
+from nova_vhpc.tests.stack import config, environment
 
 
 class ConfigTest(base.TestCase):
@@ -32,8 +30,10 @@ class ConfigTest(base.TestCase):
         self.addCleanup(directory.cleanup)
         root = pathlib.Path(directory.name)
         ports = collections.defaultdict(lambda: 1)
-        with mock.patch.object(sys, 'executable', '/my clone/bin/python'):
-            path = config.Config(root, ports, 'x').write_compute('one', {})
+        programs = environment.Environment(pathlib.Path('/my clone/bin'))
+        path = config.Config(root, ports, 'x').write_compute(
+            'one', {}, programs
+        )
         written = configparser.RawConfigParser(strict=False)
         written.read(path)
         commands = [

@@ -265,6 +265,16 @@ class ArgumentsTest(base.TestCase):
             self.assertEqual((1, ''), (result.returncode, result.stdout))
             self.assertIn('tools/test.sh unit older functional', result.stderr)
 
+    def test_skew_refuses_unknown_arguments_and_revisions(self):
+        for words, reason in (
+            (('both',), 'there are: older, newer, agent REVISION'),
+            (('agent',), 'there are: older, newer, agent REVISION'),
+            (('agent', 'no-such'), "no revision 'no-such'"),
+        ):
+            result = self.run_tool('skew.sh', *words)
+            self.assertEqual((1, ''), (result.returncode, result.stdout))
+            self.assertIn(reason, result.stderr)
+
     def test_demo_refuses_arguments(self):
         result = self.run_tool('demo.sh', '--help')
         self.assertEqual((1, ''), (result.returncode, result.stdout))

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run the demo's job on a cloud in the middle of an upgrade.
+
+``python -m nova_vhpc.tests.stack.skew PROGRAMS`` starts the demo's cloud from
+the environment of this Python, but nova-compute and the agent of its last host
+from the environment with the directory PROGRAMS. The last line is "skew: OK".
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from nova_vhpc.tests.stack import environment
+from nova_vhpc.tests.stack.demo import (
+    clean_up,
+    cluster,
+    flavor,
+    pair,
+    restore,
+    runner,
+    slots,
+    start,
+    state,
+    uplinks,
+)
+from nova_vhpc.tests.stack.skew import answers, guests, move, phases, releases
+
+PARTS = (
+    start.run,
+    releases.run,
+    uplinks.run,
+    flavor.run,
+    cluster.run,
+    guests.run,
+    answers.run,
+    phases.run,
+    restore.run,
+    move.run,
+    releases.check_ours,
+)
+
+SLOT_PARTS = (pair.run, slots.run)
+"""Parts for agents that know version 1.2 of the messages."""
+
+
+def main() -> int:
+    """Run the program.
+
+    :returns: exit status, as of the demo.
+    """
+    parser = argparse.ArgumentParser(prog='tools/skew.sh')
+    parser.add_argument(
+        'programs',
+        type=Path,
+        help='directory bin of the environment of the last host',
+    )
+    parser.add_argument(
+        '--agent-only',
+        action='store_true',
+        help='that host has only the agent from there',
+    )
+    parser.add_argument(
+        '--tree',
+        type=Path,
+        help='directory of "pip install --target" with the nova-vhpc of that '
+        "host's agent",
+    )
+    parser.add_argument(
+        '--no-slots',
+        action='store_true',
+        help='that agent is older than the slots of clusters',
+    )
+    args = parser.parse_args()
+    # Not resolved: the programs of a virtual environment are links.
+    programs = args.programs.absolute()
+    tree = args.tree and args.tree.absolute()
+    if args.agent_only:
+        last = environment.Environment(agent=programs, tree=tree)
+    else:
+        last = environment.Environment(programs, tree=tree)
+    more = () if args.no_slots else SLOT_PARTS
+    parts = (*PARTS, *more, clean_up.run)
+    return runner.run(state.Demo(last), parts, 'skew')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,23 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Wait until the guests of both releases run and have their addresses."""
+
+from nova_vhpc.tests.stack.demo import state
+
+
+def run(demo: state.Demo) -> None:
+    """Wait for the guests, and remember their settings."""
+    demo.show.heading('Guests run')
+    demo.wait_for_progress()
+    demo.wait_for_addresses()
+    demo.remember_settings()

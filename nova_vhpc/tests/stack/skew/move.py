@@ -1,0 +1,33 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Migrate a member live to the host of the other release, and back."""
+
+from nova_vhpc.tests.stack.demo import state
+
+
+def run(demo: state.Demo) -> None:
+    """Migrate a member live, which claims an uplink on each host.
+
+    :raises DemoError: if it holds more than one uplink.
+    """
+    demo.show.heading('A member moves between the releases, and back')
+    here, there = (
+        demo.stage.host_of(uuid) for uuid in (demo.together[0], demo.apart[1])
+    )
+    member = demo.together[0]
+    for target in (there, here):
+        with demo.show.waiting(f'{demo.names[member]} on {target.name}'):
+            demo.stage.cloud.move(member, target)
+        demo.show.say(
+            f'it has claimed n{demo.stage.claimed_rail(member)} there'
+        )
