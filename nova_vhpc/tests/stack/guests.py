@@ -171,7 +171,7 @@ class Console:
         try:
             # Otherwise the guest would read what it writes.
             tty.setraw(file)
-            os.write(file, f'ping -q -i 0.2 -c {packets} {address}\n'.encode())
+            os.write(file, f'ping -q -i 0.1 -c {packets} {address}\n'.encode())
             return _answers(file, packets + _ANSWER_S) == packets
         finally:
             os.close(file)

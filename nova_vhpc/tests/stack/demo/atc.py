@@ -57,7 +57,7 @@ def run(demo: state.Demo) -> None:
 
 def _shortened(demo: state.Demo) -> dict[str, guests.Cputune] | None:
     """Return the settings of the members if all have shorter slices."""
-    now = {uuid: demo.stage.cputune(uuid) for uuid in demo.members}
+    now = {uuid: demo.cputune(uuid) for uuid in demo.members}
     quotas = [
         (int(tune['vcpu_quota']), int(demo.before[uuid]['vcpu_quota']))
         for uuid, tune in now.items()

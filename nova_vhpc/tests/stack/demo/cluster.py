@@ -69,7 +69,7 @@ def _pair(demo: state.Demo) -> None:
     """Choose two members of one host, and two of two hosts."""
     by_host: dict[str, list[str]] = {}
     for uuid in demo.members:
-        by_host.setdefault(demo.stage.host_of(uuid).name, []).append(uuid)
+        by_host.setdefault(demo.host_of(uuid).name, []).append(uuid)
     few, many = sorted(by_host.values(), key=len)
     demo.together = (many[0], many[1])
     # The uplinks of these two are not the default ones, if possible.

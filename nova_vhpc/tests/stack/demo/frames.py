@@ -57,7 +57,7 @@ def check(demo: state.Demo) -> None:
     """Check that packets arrive on the uplinks that members claimed."""
     between = show(demo, 'Frames on the uplinks, with agents')
     for uuid in demo.apart:
-        arrived = between[demo.stage.host_of(uuid).name, 'in']
+        arrived = between[demo.host_of(uuid).name, 'in']
         rail = demo.stage.claimed_rail(uuid)
         if arrived[rail] < PACKETS or sum(arrived) > arrived[rail]:
             raise state.DemoError(

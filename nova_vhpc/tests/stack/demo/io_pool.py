@@ -37,7 +37,7 @@ def run(demo: state.Demo) -> None:
     with demo.show.waiting('pins of both members'):
         timeline.until('', timeline.all_pinned)
     sender, (receiver, other) = demo.outsider, demo.members
-    address = demo.stage.console(receiver).address() or ''
+    address = demo.console(receiver).address() or ''
     demo.show.say(
         f'{demo.names[receiver]} gets packets from outside of the cluster, '
         f'{demo.names[other]} on the other host none'
@@ -103,7 +103,7 @@ class _Timeline:
         vms = self._demo.stage.vms()
         for member in self._demo.members:
             vm = vms.get(member)
-            pins = self._demo.stage.cputune(member).pins
+            pins = self._demo.cputune(member).pins
             self._now[member] = (vm['phase'] if vm else '', ' '.join(pins))
             self._rows.append(
                 (

@@ -47,7 +47,7 @@ def run(demo: state.Demo) -> None:
         )
         demo.take_servers(members, busy)
         tenant.wait_active(demo.names)
-    hosts = {uuid: demo.stage.host_of(uuid) for uuid in demo.names}
+    hosts = {uuid: demo.host_of(uuid) for uuid in demo.names}
     # On this machine all hosts have the same CPUs. An operator gives each
     # neighbour one of them, so that it competes with one member all the time.
     for uuid in demo.others:

@@ -71,7 +71,7 @@ def place(status: Mapping[str, Any], server: str) -> Place:
 def run(demo: state.Demo) -> None:
     """Have the agents agree on slots; show windows and CPU time in them."""
     demo.show.heading('9. Gang windows, in the same slots on both hosts')
-    hosts = {uuid: demo.stage.host_of(uuid) for uuid in demo.members}
+    hosts = {uuid: demo.host_of(uuid) for uuid in demo.members}
     demo.stage.write_agent_conf(
         shared_cpus={each: demo.cpu_of(each) for each in demo.stage.hosts},
         slice_policy='gang',
