@@ -13,7 +13,8 @@
 """Members on two hosts have their windows in the same slots."""
 
 import dataclasses
-from collections.abc import Mapping
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.control.slots import frame
@@ -68,6 +69,22 @@ def place(status: Mapping[str, Any], server: str) -> Place:
     return Place(cluster.get('slot'), slot_us, frozenset(favoured))
 
 
+def split(
+    parts: Sequence[float], favoured: Collection[int]
+) -> tuple[float, float]:
+    """Return a member's mean part of a CPU in its windows, and outside.
+
+    :param parts: part of a CPU that it had in each slot.
+    :param favoured: slots in which it is favoured.
+    """
+    inside = [part for n, part in enumerate(parts) if n in favoured]
+    outside = [part for n, part in enumerate(parts) if n not in favoured]
+    return (
+        statistics.fmean(inside or [0.0]),
+        statistics.fmean(outside or [0.0]),
+    )
+
+
 def run(demo: state.Demo) -> None:
     """Have the agents agree on slots; show windows and CPU time in them."""
     demo.show.heading('9. Gang windows, in the same slots on both hosts')
@@ -111,6 +128,12 @@ def run(demo: state.Demo) -> None:
         f'both hosts agreed: slot {slot["first"]}, then every '
         f'{slot["every"]}. one'
     )
+    for uuid, one in places.items():
+        inside, outside = split(parts[uuid], one.favoured)
+        demo.show.say(
+            f'{demo.names[uuid]}: {100 * inside:.0f}% of a CPU in its '
+            f'windows, {100 * outside:.0f}% outside of them'
+        )
     demo.stop_agents()
     demo.compare_exactly('after a clean stop of the agents')
 

@@ -53,3 +53,13 @@ class TestPlace(base.TestCase):
     def test_agent_without_slots_has_agreed_on_none(self):
         place = slots.place({'vms': [], 'peers': {}}, SERVER)
         self.assertEqual(frozenset(), place.agreed)
+
+
+class TestSplit(base.TestCase):
+    def test_means_of_the_slots_inside_and_outside_of_windows(self):
+        self.assertEqual(
+            (0.75, 0.25), slots.split([1.0, 0.25, 0.5, 0.25], {0, 2})
+        )
+
+    def test_member_favoured_in_all_slots_has_nothing_outside(self):
+        self.assertEqual((0.5, 0.0), slots.split([0.5, 0.5], {0, 1}))
