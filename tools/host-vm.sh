@@ -5,8 +5,10 @@
 # $VHPC_HOST_VM (default /var/cache/nova-vhpc/host-vm), which is kept, and 2 GiB of
 # memory.
 #
-#   tools/host-vm.sh [debian12|debian13]     default: debian12
+#   tools/host-vm.sh [debian12|debian13|debian13-modular]     default: debian12
 #
+# debian13-modular has virtqemud instead of libvirtd, which Debian does not build; it is
+# built here from the source of Debian's package.
 # The last line is "N passed, N failed".
 set -euo pipefail
 # shellcheck source=tools/lib.sh
@@ -16,12 +18,12 @@ cd "$TOP_DIR"
 system=${1:-debian12}
 case $system in
 debian12) suite=bookworm ;;
-debian13) suite=trixie ;;
-*) die "no system '$system'; there are: debian12 debian13" ;;
+debian13 | debian13-modular) suite=trixie ;;
+*) die "no system '$system'; there are: debian12 debian13 debian13-modular" ;;
 esac
 PACKAGES="linux-image-cloud-amd64 initramfs-tools systemd-sysv systemd-container dbus
-    apparmor libvirt-daemon-system libvirt-clients qemu-system-x86 libvirt-dev pkg-config
-    gcc libc6-dev python3-dev python3-venv ca-certificates kmod procps iproute2"
+    apparmor libvirt-daemon-system libvirt-clients qemu-system-x86 python3-venv python3-apt
+    python3-libvirt python3-packaging python3-setuptools ca-certificates kmod procps iproute2"
 PLACE=${VHPC_HOST_VM:-/var/cache/nova-vhpc/host-vm}/$system
 ROOT=$PLACE/root
 # Longest time that the machine may take, in seconds.
@@ -100,25 +102,28 @@ make_system() {
     logged in_root systemctl enable host-vm-checks.service
 }
 
-# make_wheel: build it in $ROOT/payload.
 make_wheel() {
     rm -rf "$ROOT/payload"
-    mkdir "$ROOT/payload"
-    logged python -m pip wheel -q --no-deps -w "$ROOT/payload" .
+    mkdir -p "$ROOT/payload"
+    logged python -m pip wheel -q --no-deps --no-build-isolation -w "$ROOT/payload" .
 }
 
-# An environment with all that the agent requires, without the wheel itself.
-make_environment() {
-    say "installing the Python packages into $ROOT/opt/nova-vhpc"
+# What the role would take long for there: the environment that it installs into, with
+# all that the agent requires but the wheel itself. And Ansible for the machine.
+make_environments() {
+    say "installing the Python packages into $ROOT"
     make_wheel
-    cp constraints.txt "$ROOT/payload/"
+    # libvirt's is the distribution's.
+    sed /^libvirt-python/d constraints.txt >"$ROOT/payload/constraints.txt"
     logged in_root update-ca-certificates
-    logged in_root python3 -m venv --clear /opt/nova-vhpc
     # shellcheck disable=SC2016
     logged in_root sh -euc '
-        cd /payload
-        /opt/nova-vhpc/bin/pip install -q -c constraints.txt "$(echo ./*.whl)[agent]"
-        /opt/nova-vhpc/bin/pip uninstall -q -y nova-vhpc'
+        export PIP_CONSTRAINT=/payload/constraints.txt
+        python3 -m venv --clear --system-site-packages /opt/nova-vhpc
+        /opt/nova-vhpc/bin/pip install -q "$(echo /payload/*.whl)[agent]"
+        /opt/nova-vhpc/bin/pip uninstall -q -y nova-vhpc
+        python3 -m venv --clear /var/lib/hostvm/ansible
+        /var/lib/hostvm/ansible/bin/pip install -q ansible-core'
     rm -rf "$ROOT/payload"
 }
 
@@ -128,17 +133,20 @@ make_image() {
     logged mke2fs -q -t ext4 -E root_owner=0:0 -d "$ROOT" "$PLACE/root.img" 4G
 }
 
-# What the machine gets of this clone: a tar archive, which it sees as a disk. pip runs
-# here, because in the machine compiling takes minutes.
+# What the machine gets of this clone: a tar archive, which it sees as a disk.
 make_payload() {
-    local tree=$ROOT/payload
+    local tree=$work/payload/var/lib/hostvm
     make_wheel
-    logged in_root sh -euc '/opt/nova-vhpc/bin/pip install -q --no-index --no-deps \
-        --root /payload/root /payload/*.whl'
-    mkdir -p "$tree/root/var/lib/hostvm"
-    cp tools/host-vm/*.sh "$tree/root/var/lib/hostvm"
-    tar -cf "$work/payload.tar" -C "$tree/root" opt var
-    rm -rf "$tree"
+    mkdir -p "$tree/wheels"
+    mv "$ROOT"/payload/*.whl "$tree/wheels"
+    rm -rf "$ROOT/payload"
+    python -m zipfile -e "$tree"/wheels/*.whl "$tree/lib"
+    cp -r deploy/ansible "$tree/deploy"
+    cp tools/host-vm/start.sh tools/host-vm/emulated.conf "$tree"
+    # The machine has no compiler.
+    python -c 'import pathlib, sys; from nova_vhpc.testbed import spinner
+spinner.build(pathlib.Path(sys.argv[1]))' "$tree"
+    tar -cf "$work/payload.tar" -C "$work/payload" var
 }
 
 # Boot; the report comes by the second serial port. QEMU ends when the machine is
@@ -150,7 +158,7 @@ boot() {
     : >"$work/report"
     tail -n +1 -f "$work/report" &
     follower=$!
-    TMPDIR=$work timeout "$PATIENCE" qemu-system-x86_64 -accel tcg,thread=multi \
+    TMPDIR=$work timeout --foreground "$PATIENCE" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu Nehalem -smp 2 -m 2048 -nodefaults -no-user-config -display none \
         -kernel "$kernel" -initrd "$initrd" -append "root=/dev/vda console=ttyS0 \
 systemd.unified_cgroup_hierarchy=1 apparmor=1 security=apparmor mitigations=off \
@@ -184,13 +192,17 @@ exec 8<"$PLACE"
 flock 8
 wanted=$(sha256sum <<<"$suite $PACKAGES $(declare -f make_system) \
 $(cat tools/host-vm/host-vm-checks.service)")
+[ "$system" != debian13-modular ] ||
+    wanted+=$(sha256sum <<<"$(declare -f make_modular) $(cat tools/host-vm/modular.sh)")
 made system "$wanted" || {
     make_system
+    [ "$system" != debian13-modular ] || make_modular
     echo "$wanted" >"$PLACE/system.stamp"
 }
 wanted+=$(cat pyproject.toml requirements.txt constraints.txt | sha256sum)
+wanted+=$(declare -f make_environments make_image | sha256sum)
 made image "$wanted" || {
-    make_environment
+    make_environments
     make_image
     echo "$wanted" >"$PLACE/image.stamp"
 }

@@ -12,23 +12,26 @@
 
 """Run the checks of this boot of the machine of ``tools/host-vm.sh``."""
 
-import pathlib
 import subprocess
 import sys
 
-from nova_vhpc.tests.hostvm import first_boot, machine, report, second_boot
-
-PLACE = pathlib.Path('/var/lib/hostvm')
+from nova_vhpc.tests.hostvm import (
+    first_boot,
+    machine,
+    playbook,
+    report,
+    second_boot,
+)
 
 
 def main() -> int:
     """Run the checks, and reboot the machine or end it."""
-    is_second = (PLACE / 'rebooted').exists()
-    results = report.Report(PLACE / 'results.json', '/dev/ttyS1')
-    guests = machine.Guests(PLACE)
+    is_second = (playbook.PLACE / 'rebooted').exists()
+    results = report.Report(playbook.PLACE / 'results.json', '/dev/ttyS1')
+    guests = machine.Guests(playbook.PLACE)
     if not is_second:
         results.run(first_boot.CHECKS, guests)
-        (PLACE / 'rebooted').touch()
+        (playbook.PLACE / 'rebooted').touch()
         results.say('rebooting')
         subprocess.run(['systemctl', 'reboot'], check=True)
         return 0

@@ -12,12 +12,13 @@
 
 """Checks of the first boot: the agent's job, and what may interrupt it."""
 
+import contextlib
 import pathlib
 import re
 import time
-from typing import Any
+from collections.abc import Iterator
 
-from nova_vhpc.tests.hostvm import machine
+from nova_vhpc.tests.hostvm import expect, machine, playbook
 
 QUOTA_US = 80_000
 """CPU time of each vCPU in 100,000 us: a quota that a slice can shorten."""
@@ -43,15 +44,16 @@ def check_machine_is_like_an_operators(guests: machine.Guests) -> None:
     assert label.read_text() == f'libvirt-{domain.UUIDString()} (enforce)\n'
 
 
-def check_unit_runs_and_writes_the_slice(guests: machine.Guests) -> None:
+def check_role_installs_an_agent_that_writes_the_slice(
+    guests: machine.Guests,
+) -> None:
     """libvirt has the value, and so has the control group of each vCPU."""
     before = guests.settings()
-    machine.run('sh', '/var/lib/hostvm/install.sh')
-    machine.configure(slice_policy='fixed')
-    machine.run('systemctl', 'start', machine.UNIT)
+    playbook.install()
+    assert machine.unit_property('UnitFileState') == 'enabled'
     assert machine.unit_property('ActiveState') == 'active'
     machine.wait_for_agent()
-    period_us = wait_for_slice(guests)
+    period_us = expect.wait_for_slice(guests)
     (domain,) = guests.domains()
     for vcpu in range(2):
         (path,) = guests.scope(domain).glob(f'**/vcpu{vcpu}/cpu.max')
@@ -59,7 +61,7 @@ def check_unit_runs_and_writes_the_slice(guests: machine.Guests) -> None:
         assert written == period_us
         assert abs(quota / period_us - QUOTA_US / 100_000) < 0.01
     assert machine.vms()['one']['control_group']
-    stop_and_compare(guests, before)
+    expect.stop_and_compare(guests, before)
 
 
 def check_probes_measure(guests: machine.Guests) -> None:
@@ -79,12 +81,12 @@ def check_probes_measure(guests: machine.Guests) -> None:
     assert vm['pid'] == guests.pid(guests.domains()[0])
 
 
-def check_restart_of_libvirtd(guests: machine.Guests) -> None:
-    """The guest runs on and is managed on."""
+def check_restart_of_libvirt(guests: machine.Guests) -> None:
+    """The guest runs on and is managed on; the other daemon does not run."""
     reconnects = machine.wait_for_agent()['agent']['reconnects']
-    wait_for_slice(guests)
+    expect.wait_for_slice(guests)
     before = guests.settings()
-    machine.run('systemctl', 'restart', 'libvirtd.service')
+    machine.run('systemctl', 'restart', machine.libvirt_units()[0])
     machine.wait_for(
         lambda: (
             machine.agent_status()['agent'].get('reconnects') != reconnects
@@ -93,16 +95,36 @@ def check_restart_of_libvirtd(guests: machine.Guests) -> None:
     )
     machine.wait_for_agent()
     assert machine.vms()['one']['writes']
-    compare(guests, before)
+    # libvirt looks for the control groups of its guests after it is reached.
+    machine.wait_for(lambda: expect.is_readable(guests), 'the settings')
+    expect.compare(guests, before)
+    used, other = machine.libvirt_units()
+    assert machine.unit_property('ActiveState', used) == 'active'
+    assert machine.unit_property('ActiveState', other) == 'inactive'
 
 
 def check_restart_of_the_agent(guests: machine.Guests) -> None:
     """The new one writes again; the last one leaves what was there before."""
     machine.run('systemctl', 'restart', machine.UNIT)
     machine.wait_for_agent()
-    wait_for_slice(guests)
+    expect.wait_for_slice(guests)
     machine.run('systemctl', 'stop', machine.UNIT)
     (domain,) = guests.domains()
+    tune = domain.schedulerParametersFlags(machine.LIVE)
+    assert (tune['vcpu_period'], tune['vcpu_quota']) == (100_000, QUOTA_US)
+
+
+def check_hook_restores_a_saved_guest(guests: machine.Guests) -> None:
+    """libvirt's daemon may run the hook, in spite of its AppArmor profile."""
+    machine.run('systemctl', 'start', machine.UNIT)
+    machine.wait_for_agent()
+    expect.wait_for_slice(guests)
+    (domain,) = guests.domains()
+    domain.managedSave()
+    machine.run('systemctl', 'stop', machine.UNIT)
+    domain.create()
+    log = machine.run('journalctl', '-b', '-o', 'cat', '-t', 'nova-vhpc-hook')
+    assert 'removed the settings' in log, log
     tune = domain.schedulerParametersFlags(machine.LIVE)
     assert (tune['vcpu_period'], tune['vcpu_quota']) == (100_000, QUOTA_US)
 
@@ -114,59 +136,69 @@ def check_gang_windows_weigh_the_scopes(guests: machine.Guests) -> None:
     machine.configure(slice_policy='gang')
     machine.run('systemctl', 'start', machine.UNIT)
     machine.wait_for_agent()
-    wait_for_windows(guests)
+    expect.wait_for_windows(guests)
     # systemd writes the weights that it knows of, beside the agent.
     machine.run('systemctl', 'daemon-reload')
     time.sleep(5)
-    wait_for_windows(guests)
+    expect.wait_for_windows(guests)
     status = machine.agent_status()
     assert status['agent']['foreign_changes'] == 0, status
     assert not status['windows']['failing'], status['windows']
     assert 'its weight is written by libvirt' not in machine.agent_log()
-    stop_and_compare(guests, before)
+    expect.stop_and_compare(guests, before)
 
 
-def _crash(guests: machine.Guests, drop_in: str) -> None:
-    """Start the agent with a drop-in of its unit, and kill it.
+@contextlib.contextmanager
+def _crashed(guests: machine.Guests, drop_in: str) -> Iterator[None]:
+    """Start the agent with a drop-in of its unit, kill it, forget both.
 
     The agent has opened gang windows when it is killed.
     """
     DROP_IN.parent.mkdir(parents=True, exist_ok=True)
     DROP_IN.write_text(drop_in)
     machine.run('systemctl', 'daemon-reload')
-    machine.run('systemctl', 'start', machine.UNIT)
-    machine.wait_for_agent()
-    wait_for_windows(guests)
-    _kill('KILL')
-    machine.wait_for(
-        lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
+    try:
+        machine.run('systemctl', 'start', machine.UNIT)
+        machine.wait_for_agent()
+        expect.wait_for_windows(guests)
+        _kill('KILL')
+        machine.wait_for(
+            lambda: machine.unit_property('ActiveState') == 'failed', 'the end'
+        )
+        yield
+    finally:
+        DROP_IN.unlink()
+        machine.run('systemctl', 'daemon-reload')
+        machine.run('systemctl', 'reset-failed', machine.UNIT)
+
+
+def _kill(signal: str) -> None:
+    machine.run(
+        'systemctl',
+        'kill',
+        '--kill-who=main',
+        f'--signal={signal}',
+        machine.UNIT,
     )
-
-
-def _forget_crash() -> None:
-    DROP_IN.unlink()
-    machine.run('systemctl', 'daemon-reload')
-    machine.run('systemctl', 'reset-failed', machine.UNIT)
 
 
 def check_restore_by_hand_after_kill(guests: machine.Guests) -> None:
     """Without ``ExecStopPost=`` the guests stay as the crash left them."""
     before = guests.settings()
-    _crash(guests, '[Service]\nRestart=no\nExecStopPost=\n')
-    assert guests.settings() != before, 'the agent wrote nothing'
-    machine.run(
-        'nova-vhpc-agent', '--config-file', str(machine.CONFIG), '--restore'
-    )
-    compare(guests, before)
-    _forget_crash()
+    with _crashed(guests, '[Service]\nRestart=no\nExecStopPost=\n'):
+        assert guests.settings() != before, 'the agent wrote nothing'
+        machine.run(
+            *('/opt/nova-vhpc/bin/nova-vhpc-agent', '--restore'),
+            *('--config-file', str(machine.CONFIG)),
+        )
+        expect.compare(guests, before)
 
 
 def check_unit_restores_after_kill(guests: machine.Guests) -> None:
     """``ExecStopPost=`` does what was done by hand."""
     before = guests.settings()
-    _crash(guests, '[Service]\nRestart=no\n')
-    compare(guests, before)
-    _forget_crash()
+    with _crashed(guests, '[Service]\nRestart=no\n'):
+        expect.compare(guests, before)
 
 
 def check_watchdog_restarts_an_agent_that_hangs(
@@ -176,7 +208,7 @@ def check_watchdog_restarts_an_agent_that_hangs(
     before = guests.settings()
     machine.run('systemctl', 'start', machine.UNIT)
     old = machine.wait_for_agent()['agent']['pid']
-    wait_for_windows(guests)
+    expect.wait_for_windows(guests)
     _kill('STOP')
     machine.wait_for(
         lambda: machine.unit_property('MainPID') not in ('0', str(old)),
@@ -184,9 +216,9 @@ def check_watchdog_restarts_an_agent_that_hangs(
     )
     assert 'Watchdog timeout' in machine.agent_log()
     assert machine.wait_for_agent()['agent']['pid'] != old
-    wait_for_windows(guests)
+    expect.wait_for_windows(guests)
     assert machine.unit_property('NRestarts') == '1'
-    stop_and_compare(guests, before)
+    expect.stop_and_compare(guests, before)
 
 
 def check_hardening(guests: machine.Guests) -> None:
@@ -215,17 +247,18 @@ def check_agent_runs_when_the_machine_reboots(guests: machine.Guests) -> None:
     """With windows; the second boot's checks begin with what is left."""
     machine.run('systemctl', 'start', machine.UNIT)
     machine.wait_for_agent()
-    wait_for_windows(guests)
+    expect.wait_for_windows(guests)
     journal = pathlib.Path('/var/lib/nova-vhpc/journal')
     assert len(list(journal.glob('*.json'))) == 2
 
 
 CHECKS = (
     check_machine_is_like_an_operators,
-    check_unit_runs_and_writes_the_slice,
+    check_role_installs_an_agent_that_writes_the_slice,
     check_probes_measure,
-    check_restart_of_libvirtd,
+    check_restart_of_libvirt,
     check_restart_of_the_agent,
+    check_hook_restores_a_saved_guest,
     check_gang_windows_weigh_the_scopes,
     check_restore_by_hand_after_kill,
     check_unit_restores_after_kill,
@@ -233,51 +266,3 @@ CHECKS = (
     check_hardening,
     check_agent_runs_when_the_machine_reboots,
 )
-
-
-def wait_for_slice(guests: machine.Guests) -> int:
-    """Wait until the agent has written a period; return it in microseconds."""
-    (domain,) = guests.domains()
-
-    def period() -> Any:
-        now = domain.schedulerParametersFlags(machine.LIVE)['vcpu_period']
-        return now if now != 100_000 else None
-
-    return machine.wait_for(period, 'a period of the agent')
-
-
-def stop_and_compare(guests: machine.Guests, before: Any) -> None:
-    """Stop the agent; the guests must be as they were."""
-    machine.run('systemctl', 'stop', machine.UNIT)
-    assert machine.unit_property('Result') == 'success', machine.agent_log()
-    compare(guests, before)
-
-
-def compare(guests: machine.Guests, before: Any) -> None:
-    """Fail unless the guests are as they were."""
-    now = guests.settings()
-    assert now == before, f'{before}\n{now}'
-
-
-def _kill(signal: str) -> None:
-    machine.run(
-        'systemctl',
-        'kill',
-        '--kill-who=main',
-        f'--signal={signal}',
-        machine.UNIT,
-    )
-
-
-def wait_for_windows(guests: machine.Guests) -> None:
-    """Wait until each guest's scope was idle, and was not."""
-    for domain in guests.domains():
-        idle = guests.scope(domain) / 'cpu.idle'
-        for value in ('1', '0', '1'):
-            machine.wait_for(
-                lambda idle=idle, value=value: (
-                    idle.read_text().strip() == value
-                ),
-                f'{domain.name()} to have cpu.idle {value}; '
-                f'{machine.agent_status()}',
-            )

@@ -84,22 +84,43 @@ def agent_log() -> str:
     return run('journalctl', '-b', '-o', 'cat', '--no-pager', '-u', UNIT)
 
 
-def configure(**options: str) -> None:
+def libvirt_units() -> tuple[str, str]:
+    """Return the unit of the daemon that has the guests, and the other one."""
+    units = ('libvirtd.service', 'virtqemud.service')
+    if pathlib.Path('/usr/sbin/virtqemud').exists():
+        return units[::-1]
+    return units
+
+
+def config(**control: str) -> dict[str, dict[str, Any]]:
+    """Return the agent's configuration, by group.
+
+    :param control: options of ``[vhpc_control]``.
+    """
+    return {
+        'vhpc_agent': {
+            'libvirt_uri': 'qemu:///system',
+            'reconcile_period': 2,
+            'reconnect_max_seconds': 2,
+            # libvirt's daemon is emulated, too.
+            'call_deadline': 120,
+        },
+        'vhpc_topology': {'publish': False},
+        'vhpc_control': control,
+    }
+
+
+def configure(**control: str) -> None:
     """Write the agent's configuration.
 
-    :param options: values of ``[vhpc_control]``.
+    :param control: options of ``[vhpc_control]``.
     """
-    control = ''.join(f'{key} = {value}\n' for key, value in options.items())
     CONFIG.write_text(
-        '[vhpc_agent]\n'
-        'libvirt_uri = qemu:///system\n'
-        'reconcile_period = 2\n'
-        'reconnect_max_seconds = 2\n'
-        # libvirtd is emulated, too.
-        'call_deadline = 120\n'
-        '[vhpc_topology]\n'
-        'publish = false\n'
-        f'[vhpc_control]\n{control}'
+        ''.join(
+            f'[{group}]\n'
+            + ''.join(f'{name} = {value}\n' for name, value in options.items())
+            for group, options in config(**control).items()
+        )
     )
 
 

@@ -14,9 +14,7 @@
 
 import pathlib
 
-from nova_vhpc.tests.hostvm import first_boot, machine
-
-PREFIX = pathlib.Path('/opt/nova-vhpc')
+from nova_vhpc.tests.hostvm import expect, machine, playbook
 
 
 def check_agent_is_up_after_the_reboot(guests: machine.Guests) -> None:
@@ -37,49 +35,49 @@ def check_guests_of_the_new_boot_are_managed(guests: machine.Guests) -> None:
     before = guests.settings()
     machine.run('systemctl', 'start', machine.UNIT)
     machine.wait_for_agent()
-    first_boot.wait_for_windows(guests)
-    first_boot.stop_and_compare(guests, before)
+    expect.wait_for_windows(guests)
+    expect.stop_and_compare(guests, before)
 
 
-def check_removal_leaves_nothing(guests: machine.Guests) -> None:
-    """As of "Removal" in doc/source/admin/enabling.rst, guests running."""
+def check_role_withdraws_and_leaves_nothing(guests: machine.Guests) -> None:
+    """No file, no unit and no setting of a guest, with guests running."""
     before = guests.settings()
     machine.run('systemctl', 'start', machine.UNIT)
     machine.wait_for_agent()
-    first_boot.wait_for_windows(guests)
-    machine.run('systemctl', 'disable', '--now', machine.UNIT)
-    first_boot.compare(guests, before)
+    expect.wait_for_windows(guests)
+    playbook.play('withdraw.yml')
+    expect.compare(guests, before)
     for domain in guests.domains():
         assert 'nova-vhpc' not in domain.XMLDesc(), domain.XMLDesc()
-    units = pathlib.Path('/etc/systemd/system')
-    (units / machine.UNIT).unlink()
-    machine.run('rm', '-r', str(units / f'{machine.UNIT}.d'))
-    machine.run('systemctl', 'daemon-reload')
-    for path in ('/var/lib/nova-vhpc', '/run/nova-vhpc', '/etc/nova-vhpc'):
-        machine.run('rm', '-rf', path)
-    machine.run('rm', '-f', '/run/libvirt/nova-vhpc-agent.lock')
-    machine.run(str(PREFIX / 'bin/pip'), 'uninstall', '--yes', 'nova-vhpc')
-    for listing in ('list-units', 'list-unit-files'):
-        text = machine.run('systemctl', listing, '--all', '--no-legend')
-        assert not [x for x in text.splitlines() if 'vhpc' in x], text
+    # systemd forgets a unit some time after its file is gone.
+    machine.wait_for(lambda: not _units(), f'none of {_units()}')
     left = _left()
     assert not left, left
+
+
+def _units() -> list[str]:
+    """Return what systemd says of units with our name."""
+    return [
+        line
+        for listing in ('list-units', 'list-unit-files')
+        for line in machine.run(
+            *('systemctl', listing, '--all', '--no-legend', '*vhpc*'),
+        ).splitlines()
+    ]
 
 
 def _left() -> list[str]:
     """Return the paths with our name, but for the checks' own."""
     found = machine.run(
-        'find', '/', '/run', '/dev/shm', '-xdev', '-name', '*vhpc*'
+        *('find', '/', '/run', '/dev/shm', '-xdev'),
+        *('-path', str(playbook.PLACE), '-prune', '-o'),
+        *('-name', '*vhpc*', '-print'),
     )
-    return [
-        path
-        for path in found.split()
-        if path != str(PREFIX) and not path.startswith('/var/lib/hostvm/')
-    ]
+    return found.split()
 
 
 CHECKS = (
     check_agent_is_up_after_the_reboot,
     check_guests_of_the_new_boot_are_managed,
-    check_removal_leaves_nothing,
+    check_role_withdraws_and_leaves_nothing,
 )
