@@ -2,14 +2,18 @@
 # Run the gate's job in a container: stack a real devstack with the plugin, run the
 # smoke test, unstack, clean, stack again, and say what is left behind.
 #
-#   tools/devstack.sh [--no-restack] [--directory DIR] [--keep]
+#   tools/devstack.sh [--single] [--networks ovn|ovs] [--branch master|stable/2026.1]
+#                     [--no-restack] [--directory DIR] [--keep]
 #
+#   --single       all on one node (default)
+#   --networks     who plugs the members' ports: OVN (default) or ML2 with the Open
+#                  vSwitch agent
+#   --branch       branch of devstack and of OpenStack's services (default: master)
 #   --no-restack   end after clean
 #   --directory    for the container's root and the logs; needs 8 GB (default:
 #                  /var/tmp/nova-vhpc-devstack)
-#   --keep         leave the container's root and the logs there
+#   --keep         leave the root and the logs there
 #
-# All runs on one node, from the branch master, with OVN as devstack has it by default.
 # GIT_BASE in the environment names where OpenStack's repositories are: devstack's own
 # default, or a directory with git repositories openstack/NAME, as on a machine without
 # network. The plugin is the last commit of this clone. As root. The exit status is 0 if
@@ -20,27 +24,30 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tools/container/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/container/lib.sh"
+# shellcheck source=tools/container/local_conf.sh
+source "$(dirname "${BASH_SOURCE[0]}")/container/local_conf.sh"
 
 # What a stack without block storage, dashboard and tests clones.
 REPOSITORIES=(devstack keystone glance placement nova neutron requirements)
-SERVICES=key,mysql,rabbit,placement-api,placement-client,g-api
-SERVICES+=,n-api,n-api-meta,n-cpu,n-cond,n-sch,q-svc,openstack-cli-server
-SERVICES+=,ovn-controller,ovn-northd,ovs-vswitchd,ovsdb-server,q-ovn-agent
-HOST=stack1
 
 usage() {
     sed -n '/^#   /s/^# \{0,3\}//p' "$0"
 }
 
 parse() {
-    BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
+    NETWORKS=ovn BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
     while [ $# -gt 0 ]; do
         case $1 in
+            --single) ;;
             --no-restack) RESTACK='' ;;
             --keep) KEEP=yes ;;
-            --directory)
-                WORK=${2:-}
-                [ -n "$WORK" ] || die "--directory needs a value"
+            --networks | --branch | --directory)
+                [ -n "${2:-}" ] || die "$1 needs a value"
+                case $1 in
+                    --networks) NETWORKS=$2 ;;
+                    --branch) BRANCH=$2 ;;
+                    --directory) WORK=$2 ;;
+                esac
                 shift
                 ;;
             -h | --help)
@@ -51,49 +58,17 @@ parse() {
         esac
         shift
     done
+    case $NETWORKS in ovn | ovs) ;; *) die "--networks $NETWORKS: ovn or ovs" ;; esac
+    case $BRANCH in
+        master | stable/2026.1) ;;
+        *) die "--branch $BRANCH: master or stable/2026.1" ;;
+    esac
     case $WORK in /?*) ;; *) die "--directory $WORK: not an absolute path" ;; esac
     case ${GIT_BASE:=https://opendev.org} in
         *://*) ;;
         /*) GIT_BASE=file://$GIT_BASE ;;
         *) die "GIT_BASE=$GIT_BASE: neither an address nor an absolute path" ;;
     esac
-}
-
-# local_conf: print devstack's local.conf.
-local_conf() {
-    cat <<END
-[[local|localrc]]
-ADMIN_PASSWORD=secret
-DATABASE_PASSWORD=secret
-RABBIT_PASSWORD=secret
-SERVICE_PASSWORD=secret
-HOST_IP=$CONTAINER_ADDRESS
-SERVICE_HOST=$CONTAINER_ADDRESS
-GIT_BASE=$1
-LOGFILE=/opt/stack/logs/stack.sh.log
-LOG_COLOR=False
-VERBOSE=True
-API_WORKERS=1
-# The kernel's settings are the machine's.
-ENABLE_KSM=False
-ENABLE_KSMTUNED=False
-DOWNLOAD_DEFAULT_IMAGES=False
-IMAGE_URLS=file:///srv/guest.tar.gz
-DEFAULT_IMAGE_NAME=guest
-LIBVIRT_TYPE=qemu
-# The kernel need not have Open vSwitch's module.
-OVS_DATAPATH_TYPE=netdev
-FIXED_RANGE=10.0.0.0/24
-IPV4_ADDRS_SAFE_TO_USE=10.0.0.0/22
-IP_VERSION=4
-ENABLED_SERVICES=$SERVICES
-enable_plugin nova-vhpc file:///srv/git/openstack/nova-vhpc.git HEAD
-# As in .zuul.yaml.
-VHPC_CREATE_BRIDGES=True
-VHPC_CREATE_FLAVOR=True
-VHPC_CREATE_AGGREGATE=True
-VHPC_PEERS=True
-END
 }
 
 # make_guest_image TARGET: pack kernel and initramfs of the test guests as devstack
@@ -132,14 +107,13 @@ ensure_programs() {
 
 # prepare ROOT: everything that stack.sh finds in the container.
 prepare() {
-    local root=$1 base=$GIT_BASE
+    local root=$1
     mkdir -p "$root/srv/git"
     git clone -q --bare "file://$TOP_DIR" "$root/srv/git/openstack/nova-vhpc.git"
     case $GIT_BASE in
         file://*)
             "$TOP_DIR/tools/container/repositories.sh" "${GIT_BASE#file://}" \
                 "$root/srv/git" "$BRANCH" "${REPOSITORIES[@]}"
-            base=file:///srv/git
             ;;
     esac
     make_guest_image "$root/srv/guest.tar.gz"
@@ -166,7 +140,6 @@ ExecStop=
 END
     # For the haproxy of Neutron's metadata agents.
     printf '[Manager]\nDefaultLimitNOFILE=65536\n' >"$root/etc/systemd/system.conf.d/container.conf"
-    local_conf "$base" >"$root/srv/local.conf"
 }
 
 # step TITLE COMMAND...: run a step with its output in a log, and note how it went. A
@@ -191,11 +164,11 @@ REPORT=()
 FAILED=
 
 stack() {
-    run_in "$HOST" su -l stack -c 'cd devstack && ./stack.sh'
+    run_in controller su -l stack -c 'cd devstack && ./stack.sh'
 }
 
 gate() {
-    run_in "$HOST" /opt/stack/nova-vhpc/devstack/gate.sh "$@"
+    run_in controller /opt/stack/nova-vhpc/devstack/gate.sh "$@"
 }
 
 # finish: end what runs, also after a signal, and print the report.
@@ -204,13 +177,13 @@ finish() {
     trap - EXIT
     stop_containers
     if [ "${#REPORT[@]}" -gt 0 ]; then
-        say "devstack $BRANCH:"
+        say "devstack $BRANCH, $NETWORKS:"
         printf '    %s\n' "${REPORT[@]}"
     fi
     if [ -n "$KEEP" ]; then
-        echo "    kept: $WORK/$HOST, logs in $WORK"
+        echo "    kept: $WORK/controller, logs in $WORK"
     else
-        rm -rf --one-file-system "${WORK:?}/$HOST"
+        rm -rf --one-file-system "${WORK:?}/controller"
         # Logs of a run that failed stay.
         [ -n "$FAILED" ] || [ "$status" != 0 ] || rm -rf --one-file-system "${WORK:?}"
     fi
@@ -235,21 +208,24 @@ of your own, stack by doc/source/contributor/devstack.rst instead"
         say "the plugin is commit $(git -C "$TOP_DIR" rev-parse --short HEAD); later changes are not in it"
     trap finish EXIT
     trap 'exit 130' INT TERM
-    step "make the root" make_root "$WORK/$HOST" bookworm "$WORK/debootstrap.log"
-    step "prepare" prepare "$WORK/$HOST"
-    boot_container "$HOST" "$WORK/$HOST"
+    step "make the root" make_root "$WORK/controller" bookworm "$WORK/debootstrap.log"
+    step "prepare" prepare "$WORK/controller"
+    boot_container controller "$WORK/controller"
     step "clone devstack" clone_devstack
     run_all
     [ -z "$FAILED" ]
 }
 
+# clone_devstack: as its guide says, with our local.conf.
 clone_devstack() {
-    local url=$GIT_BASE/openstack/devstack
-    case $GIT_BASE in
-        file://*) url=file:///srv/git/openstack/devstack.git ;;
+    local url
+    url=$(git_base)/openstack/devstack
+    case $url in
+        file://*) url+=.git ;;
     esac
-    run_in "$HOST" sudo -u stack git clone -q --branch "$BRANCH" "$url" /opt/stack/devstack
-    run_in "$HOST" install -o stack -m 0644 /srv/local.conf /opt/stack/devstack/local.conf
+    run_in controller sudo -u stack git clone -q --branch "$BRANCH" "$url" /opt/stack/devstack
+    local_conf >"$WORK/controller/srv/local.conf"
+    run_in controller install -o stack -m 0644 /srv/local.conf /opt/stack/devstack/local.conf
 }
 
 # run_all: the job's steps. What makes no sense after a failed one is left out.
@@ -271,8 +247,8 @@ run_all() {
 save_logs() {
     local target=/srv/logs-$1
     gate logs "$target"
-    run_in "$HOST" journalctl -q -o short-precise -u 'devstack@*' >"$WORK/journal-$1.log"
-    cp -r "$WORK/$HOST$target" "$WORK/logs-$1"
+    run_in controller journalctl -q -o short-precise -u 'devstack@*' >"$WORK/journal-$1.log"
+    cp -r "$WORK/controller$target" "$WORK/logs-$1"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

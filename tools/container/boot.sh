@@ -11,6 +11,8 @@ set -euo pipefail
 
 ROOT=$1
 NAME=$2
+# Of this process only: another run has containers of the same name.
+GROUP=$NAME-$$
 
 # own_group HIERARCHY: print the cgroup of this process in a hierarchy.
 own_group() {
@@ -24,7 +26,7 @@ own_group() {
 
 for controller in cpu cpuacct cpuset memory devices freezer blkio pids systemd unified; do
     group=$(own_group "$controller")
-    directory=/sys/fs/cgroup/$controller${group%/}/$NAME
+    directory=/sys/fs/cgroup/$controller${group%/}/$GROUP
     mkdir -p "$directory"
     if [ "$controller" = cpuset ]; then
         # A new cpuset is empty and takes no process.

@@ -115,7 +115,7 @@ stop_containers() {
         kill "${SLIRPS[$name]:-}" 2>/dev/null || true
         kill -KILL "${PIDS[$name]}" 2>/dev/null || true
         wait "${BOOTED[$name]}" 2>/dev/null || true
-        find /sys/fs/cgroup -depth -type d -path "*/$name*" -exec rmdir {} \; 2>/dev/null || true
+        find /sys/fs/cgroup -depth -type d -path "*/$name-${BOOTED[$name]}*" -exec rmdir {} \; 2>/dev/null || true
     done
     BOOTED=()
 }

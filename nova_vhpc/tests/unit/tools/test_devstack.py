@@ -56,14 +56,15 @@ class ArgumentsTest(base.TestCase):
     def parse(self, *argv, **env):
         """Return what the tool's arguments mean, or its error."""
         script = (
-            'parse "$@"; echo "$WORK keep=$KEEP restack=$RESTACK $GIT_BASE"'
+            'parse "$@"; echo "$NETWORKS $BRANCH $WORK"'
+            ' "keep=$KEEP restack=$RESTACK $GIT_BASE"'
         )
         return run_functions(script, *argv, **env)
 
     def test_defaults(self):
         self.assertEqual(
-            '/var/tmp/nova-vhpc-devstack keep= restack=yes '
-            'https://opendev.org\n',
+            'ovn master /var/tmp/nova-vhpc-devstack '
+            'keep= restack=yes https://opendev.org\n',
             self.parse().stdout,
         )
 
@@ -72,17 +73,22 @@ class ArgumentsTest(base.TestCase):
         self.assertEqual(0, result.returncode)
         options = set(re.findall(r'--[a-z-]+', result.stdout))
         self.assertEqual(
-            {'--directory', '--keep', '--no-restack'},
+            {
+                *('--single', '--networks', '--branch'),
+                *('--directory', '--keep', '--no-restack'),
+            },
             options,
         )
         result = self.parse(
+            '--single',
+            *('--networks', 'ovs', '--branch', 'stable/2026.1'),
             '--no-restack',
             '--keep',
             *('--directory', '/srv/x'),
             GIT_BASE='/srv/git',
         )
         self.assertEqual(
-            '/srv/x keep=yes restack= file:///srv/git\n',
+            'ovs stable/2026.1 /srv/x keep=yes restack= file:///srv/git\n',
             result.stdout,
         )
 
@@ -90,6 +96,9 @@ class ArgumentsTest(base.TestCase):
         for argv, env, named in (
             (['--twohosts'], {}, '--twohosts'),
             (['--directory'], {}, '--directory needs a value'),
+            (['--branch'], {}, '--branch needs a value'),
+            (['--branch', 'stable/2025.1'], {}, '--branch stable/2025.1'),
+            (['--networks', 'linuxbridge'], {}, '--networks linuxbridge'),
             (['--directory', 'here'], {}, '--directory here'),
             ([], {'GIT_BASE': 'here'}, 'GIT_BASE=here'),
         ):
@@ -107,21 +116,47 @@ class ArgumentsTest(base.TestCase):
 
 
 class LocalConfTest(base.TestCase):
-    def local_conf(self):
-        result = run_functions('local_conf file:///srv/git')
+    def settings(self, *argv):
+        """Return what the host's local.conf sets, by name."""
+        result = run_functions(
+            'parse "$@"; local_conf', *argv, GIT_BASE='/srv/git'
+        )
         self.assertEqual('', result.stderr)
-        return result.stdout
+        lines = result.stdout.splitlines()
+        return dict(line.split('=', 1) for line in lines if '=' in line)
 
-    def test_plugin_is_set_as_in_the_gates_job(self):
+    def services(self, *argv):
+        return set(self.settings(*argv)['ENABLED_SERVICES'].split(','))
+
+    def job(self, name):
+        """Return a job of .zuul.yaml."""
         entries = yaml.safe_load((TOP / '.zuul.yaml').read_text())
         (job,) = [
             entry['job']
             for entry in entries
-            if entry.get('job', {}).get('name') == 'nova-vhpc-devstack'
+            if entry.get('job', {}).get('name') == name
         ]
-        lines = self.local_conf().splitlines()
-        for name, value in job['vars']['devstack_localrc'].items():
-            self.assertIn(f'{name}={value}', lines)
+        return job
+
+    def test_plugin_is_set_as_in_the_gates_job(self):
+        localrc = self.job('nova-vhpc-devstack')['vars']['devstack_localrc']
+        settings = self.settings()
+        for name, value in localrc.items():
+            self.assertEqual(str(value), settings[name])
+
+    def test_ovn_is_the_default(self):
+        self.assertLessEqual(
+            {'key', 'n-api', 'n-cpu', 'q-svc', 'ovn-northd'}, self.services()
+        )
+
+    def test_open_vswitch_agent_takes_the_place_of_ovn(self):
+        settings = self.settings('--networks', 'ovs')
+        services = self.services('--networks', 'ovs')
+        job = self.job('nova-vhpc-devstack-ovs')['vars']
+        for name, value in job['devstack_localrc'].items():
+            self.assertEqual(value, settings[name])
+        for service, enabled in job['devstack_services'].items():
+            self.assertEqual(enabled, service in services, service)
 
 
 class RepositoriesTest(base.TestCase):
