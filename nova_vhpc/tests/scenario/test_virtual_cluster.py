@@ -60,6 +60,9 @@ BOOT_TIMEOUT_S = 300
 HEAR_TIMEOUT_S = 60
 TUNE_TIMEOUT_S = BOOT_TIMEOUT_S
 
+NEEDED_TO_WRITE = ('journal', 'libvirt', 'writes')
+"""Parts of an agent's health without which it writes to no server."""
+
 
 class VirtualClusterScenario(unittest.TestCase):
     """One cluster for all checks; it is removed whatever happens."""
@@ -315,18 +318,28 @@ class VirtualClusterScenario(unittest.TestCase):
         hosts = sorted({server.compute_host for server in self.members})
         deadline = time.monotonic() + TUNE_TIMEOUT_S
         while True:
+            answers = self._ask_agents(conf, hosts)
             managed = {
                 vm['uuid']
-                for answer in self._ask_agents(conf, hosts).values()
+                for answer in answers.values()
                 for vm in answer['vms']
                 if vm['workload'] == 'parallel'
                 and not vm['quarantined']
                 and not vm['external']
             }
-            if uuids <= managed:
+            unable = {
+                host: part['what']
+                for host, answer in answers.items()
+                for name, part in answer['health']['parts'].items()
+                if name in NEEDED_TO_WRITE and not part['healthy']
+            }
+            if uuids <= managed and not unable:
                 return
             if time.monotonic() > deadline:
-                self.fail(f'not managed: {sorted(uuids - managed)}')
+                self.fail(
+                    f'not managed: {sorted(uuids - managed)}; cannot write: '
+                    f'{unable}'
+                )
             time.sleep(1)
 
     def _allocations(self, server: 'object') -> dict:

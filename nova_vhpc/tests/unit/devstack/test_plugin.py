@@ -21,6 +21,7 @@ import sys
 import fixtures
 from oslo_config import cfg
 
+from nova_vhpc.linux import private_path
 from nova_vhpc.tests import base
 
 HERE = pathlib.Path(__file__).parent
@@ -47,7 +48,7 @@ class PluginTest(base.TestCase):
         self.placement_conf = self.sandbox / 'placement.conf'
         self.placement_conf.write_text(PLACEMENT_CONF)
         self.conf_dir = self.sandbox / 'etc' / 'nova-vhpc'
-        self.state = self.sandbox / 'data' / 'nova-vhpc'
+        self.state = self.sandbox / 'state'
         self.hooks = self.sandbox / 'hooks'
 
     def run_phase(
@@ -78,6 +79,7 @@ class PluginTest(base.TestCase):
                 'VHPC_DIR': str(TOP),
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
+                'VHPC_STATE_PATH': str(self.state),
                 'VHPC_LIBVIRT_HOOKS': str(self.hooks),
                 'VHPC_HOST_LOCK': str(self.sandbox / 'agent.lock'),
                 'NOVA_CONF': str(self.nova_conf),
@@ -221,6 +223,14 @@ class PluginTest(base.TestCase):
                     self.assertIn((section, option), known)
         options = self.agent_options()
         self.assertEqual(str(self.state), options.vhpc_agent.state_path)
+
+    def test_agent_believes_what_is_in_its_state_path(self):
+        # Else it writes nothing, and devstack gives DATA_DIR to this user.
+        self.run_phase('stack', 'post-config', STACK_USER='nobody')
+        self.assertEqual('', private_path.problem(self.state))
+        settings = (TOP / 'devstack/settings').read_text()
+        (default,) = re.findall(r'VHPC_STATE_PATH:-(\S+)}', settings)
+        self.assertEqual('/var/lib', os.path.dirname(default))
 
     def test_uplinks_of_example_bridges_count_whatever_is_published(self):
         for bridges, published in (
