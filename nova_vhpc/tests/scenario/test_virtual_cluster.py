@@ -216,6 +216,10 @@ class VirtualClusterScenario(unittest.TestCase):
         if not conf:
             return
         self._wait_managed(conf, {domain.UUIDString() for domain in here})
+        hosts = sorted({server.compute_host for server in self.members})
+        for host, answer in self._ask_agents(conf, hosts).items():
+            # With one, the agent writes to no VM.
+            self.assertEqual('', answer['agent']['journal_problem'], host)
 
     def test_the_agents_of_all_members_hear_of_each_other(self) -> None:
         conf = self._given('VHPC_SCENARIO_CTL_CONF')
