@@ -57,7 +57,8 @@ from nova_vhpc.topology import model
 
 MEMBERS = 2
 BOOT_TIMEOUT_S = 300
-HEAR_TIMEOUT_S = 60
+# RabbitMQ ends a connection that hangs after two heartbeats of 60 s each.
+HEAR_TIMEOUT_S = BOOT_TIMEOUT_S
 TUNE_TIMEOUT_S = BOOT_TIMEOUT_S
 
 NEEDED_TO_WRITE = ('journal', 'libvirt', 'writes')
