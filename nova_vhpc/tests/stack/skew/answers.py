@@ -69,7 +69,7 @@ def _explain(demo: state.Demo, cloud: connection.Connection) -> None:
         'nova-vhpc-explain --flavor vhpc',
         ('host', 'reason'),
         [
-            (host['name'], host['reason'] or host['nova_reason'])
+            (host['name'], host['reason'] or 'fits')
             for host in answer['hosts']
         ],
     )
