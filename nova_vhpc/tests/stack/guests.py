@@ -35,8 +35,9 @@ class Cputune:
     :ivar emulator: host CPUs of the emulator threads.
     :ivar xml: the ``<cputune>`` element without what has no effect. libvirt
         has no call that removes an element, so a restored domain may have a
-        pin to all CPUs, and period and quota of an unlimited domain, in its
-        XML. ``pins`` and ``scheduler`` show them exactly like none.
+        pin to all CPUs, period and quota of an unlimited domain, and the
+        default shares in its XML. ``pins`` and ``scheduler`` show them exactly
+        like none.
     """
 
     scheduler: tuple[tuple[str, str], ...]
@@ -101,14 +102,14 @@ class Virsh:
 
 
 def with_effect(cputune: str) -> str:
-    """Return a ``<cputune>`` element without pins and default bandwidth.
+    """Return a ``<cputune>`` element without pins and default values.
 
     :param cputune: XML of the element; empty if there is none.
     :returns: empty if nothing is left.
     """
     text = re.sub(
         '<(vcpupin|emulatorpin) [^>]*/>'
-        '|<period>100000</period>|<quota>-1</quota>',
+        '|<period>100000</period>|<quota>-1</quota>|<shares>1024</shares>',
         '',
         cputune,
     )

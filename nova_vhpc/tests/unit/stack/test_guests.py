@@ -20,6 +20,7 @@ class TestWithEffect(base.TestCase):
         restored = """<cputune>
             <period>100000</period>
             <quota>-1</quota>
+            <shares>1024</shares>
             <vcpupin vcpu='0' cpuset='0-1'/>
             <emulatorpin cpuset='0-1'/>
           </cputune>"""
