@@ -68,8 +68,5 @@ def _explain(demo: state.Demo, cloud: connection.Connection) -> None:
     demo.show.table(
         'nova-vhpc-explain --flavor vhpc',
         ('host', 'reason'),
-        [
-            (host['name'], host['reason'] or 'fits')
-            for host in answer['hosts']
-        ],
+        [(host['name'], host['reason'] or 'fits') for host in answer['hosts']],
     )
