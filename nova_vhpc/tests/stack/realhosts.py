@@ -14,13 +14,21 @@
 """A cloud with real compute hosts, on which guests run and migrate."""
 
 import concurrent.futures
+import functools
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nova_vhpc.tests.ovn import lab
-from nova_vhpc.tests.stack import cloud, config, environment, guard, host
+from nova_vhpc.tests.stack import (
+    client,
+    cloud,
+    config,
+    environment,
+    guard,
+    host,
+)
 
 UPLINKS = 2
 """Uplinks of each host."""
@@ -281,6 +289,13 @@ class RealHosts(cloud.Cloud):
                 f'{server} is on {actual}, not on {to.name}; nova-compute: '
                 + '; '.join(errors)
             )
+        # The server is active before the old host is done.
+        listed = admin.compute('GET', f'/os-migrations?instance_uuid={server}')
+        for migration in listed['migrations']:
+            host.wait(
+                f'the old host of {server} to be free of it',
+                functools.partial(_holds_nothing, admin, migration['uuid']),
+            )
 
     def _computes(self) -> list[guard.Daemon]:
         return [
@@ -291,3 +306,7 @@ class RealHosts(cloud.Cloud):
     def daemons(self) -> list[guard.Daemon]:
         """Return all daemons of Nova."""
         return [*self.keeper.daemons.values(), *self._computes()]
+
+
+def _holds_nothing(admin: client.Client, consumer: str) -> bool:
+    return not admin.allocations(consumer)
