@@ -21,7 +21,7 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import exclusive_queue
+from nova_vhpc.agent.rpc import exclusive_queue, publisher_confirms
 from nova_vhpc.agent.rpc.native_threads import messaging
 
 __all__ = [
@@ -212,6 +212,7 @@ def _bounded(
     transport.cleanup()
     transport = make(conf, url=url)
     exclusive_queue.use(transport)
+    publisher_confirms.mend()
     return transport
 
 

@@ -299,14 +299,21 @@ class VirtualClusterScenario(unittest.TestCase):
             for vm in answer['vms']
             if vm['cluster'] == self.group.id
         }
-        clusters = [
-            (answer['peers'].get('clusters') or {}).get(self.group.id, {})
-            for answer in answers.values()
-        ]
         return {server.id for server in self.members} <= followed and all(
-            len(cluster.get('hosts', {})) >= len(hosts) - 1
-            for cluster in clusters
+            len(self._heard(answer['peers'])) >= len(hosts) - 1
+            for answer in answers.values()
         )
+
+    def _heard(self, peers: dict) -> set[str]:
+        """Hosts that an agent hears: of phases, which are said when they
+        change, and of slots, which are said all the time."""
+        return {
+            host
+            for exchange in (peers, peers.get('slots') or {})
+            for host in (exchange.get('clusters') or {})
+            .get(self.group.id, {})
+            .get('hosts', {})
+        }
 
     def _given(self, name: str) -> str | None:
         """A variable that may be left out, but not in CI."""
