@@ -2,17 +2,20 @@
 # Run the gate's job in a container: stack a real devstack with the plugin, run the
 # smoke test, unstack, clean, stack again, and say what is left behind.
 #
-#   tools/devstack.sh [--single] [--networks ovn|ovs] [--branch master|stable/2026.1]
-#                     [--no-restack] [--directory DIR] [--keep]
+#   tools/devstack.sh [--single|--two-hosts] [--networks ovn|ovs]
+#                     [--branch master|stable/2026.1] [--no-restack]
+#                     [--directory DIR] [--keep]
 #
 #   --single       all on one node (default)
+#   --two-hosts    a second container has nova-compute and the agent only, and each host
+#                  gets a member of the cluster
 #   --networks     who plugs the members' ports: OVN (default) or ML2 with the Open
 #                  vSwitch agent
 #   --branch       branch of devstack and of OpenStack's services (default: master)
 #   --no-restack   end after clean
-#   --directory    for the container's root and the logs; needs 8 GB (default:
+#   --directory    for the containers' roots and the logs; needs 8 GB a host (default:
 #                  /var/tmp/nova-vhpc-devstack)
-#   --keep         leave the root and the logs there
+#   --keep         leave the roots and the logs there
 #
 # GIT_BASE in the environment names where OpenStack's repositories are: devstack's own
 # default, or a directory with git repositories openstack/NAME, as on a machine without
@@ -35,10 +38,11 @@ usage() {
 }
 
 parse() {
-    NETWORKS=ovn BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
+    HOSTS=(controller) NETWORKS=ovn BRANCH=master WORK=/var/tmp/nova-vhpc-devstack KEEP='' RESTACK=yes
     while [ $# -gt 0 ]; do
         case $1 in
-            --single) ;;
+            --single) HOSTS=(controller) ;;
+            --two-hosts) HOSTS=(controller compute1) ;;
             --no-restack) RESTACK='' ;;
             --keep) KEEP=yes ;;
             --networks | --branch | --directory)
@@ -142,6 +146,12 @@ END
     printf '[Manager]\nDefaultLimitNOFILE=65536\n' >"$root/etc/systemd/system.conf.d/container.conf"
 }
 
+# copy_root SOURCE TARGET: a second host as the first one was before its first boot.
+copy_root() {
+    cp -a --reflink=auto "$1" "$2"
+    tr -d - </proc/sys/kernel/random/uuid >"$2/etc/machine-id"
+}
+
 # step TITLE COMMAND...: run a step with its output in a log, and note how it went. A
 # step that fails does not end the run: what comes after tells what is left behind.
 step() {
@@ -163,12 +173,24 @@ step() {
 REPORT=()
 FAILED=
 
-stack() {
-    run_in controller su -l stack -c 'cd devstack && ./stack.sh'
+# as_stack HOST COMMAND: run a command in devstack's directory as its user.
+as_stack() {
+    run_in "$1" su -l stack -c "cd devstack && $2"
 }
 
+# gate HOST STEP...: run a step of the gate's job.
 gate() {
-    run_in controller /opt/stack/nova-vhpc/devstack/gate.sh "$@"
+    local host=$1
+    shift
+    run_in "$host" /opt/stack/nova-vhpc/devstack/gate.sh "$@"
+}
+
+# scenario: run the smoke test; of two hosts, each gets a member, as in .zuul.yaml.
+scenario() {
+    local policy=soft-affinity
+    [ "${#HOSTS[@]}" = 1 ] || policy=anti-affinity
+    run_in controller VHPC_SCENARIO_POLICY=$policy \
+        /opt/stack/nova-vhpc/devstack/gate.sh scenario
 }
 
 # finish: end what runs, also after a signal, and print the report.
@@ -177,13 +199,13 @@ finish() {
     trap - EXIT
     stop_containers
     if [ "${#REPORT[@]}" -gt 0 ]; then
-        say "devstack $BRANCH, $NETWORKS:"
+        say "devstack $BRANCH, $NETWORKS, ${HOSTS[*]}:"
         printf '    %s\n' "${REPORT[@]}"
     fi
     if [ -n "$KEEP" ]; then
-        echo "    kept: $WORK/controller, logs in $WORK"
+        echo "    kept: the roots ${HOSTS[*]} and the logs in $WORK"
     else
-        rm -rf --one-file-system "${WORK:?}/controller"
+        rm -rf --one-file-system "${HOSTS[@]/#/${WORK:?}/}"
         # Logs of a run that failed stay.
         [ -n "$FAILED" ] || [ "$status" != 0 ] || rm -rf --one-file-system "${WORK:?}"
     fi
@@ -191,6 +213,7 @@ finish() {
 }
 
 main() {
+    local host
     parse "$@"
     [ "$(id -u)" = 0 ] || die "must run as root: it makes namespaces and mounts"
     [ -e /sys/fs/cgroup/cpu/tasks ] ||
@@ -210,45 +233,68 @@ of your own, stack by doc/source/contributor/devstack.rst instead"
     trap 'exit 130' INT TERM
     step "make the root" make_root "$WORK/controller" bookworm "$WORK/debootstrap.log"
     step "prepare" prepare "$WORK/controller"
-    boot_container controller "$WORK/controller"
-    step "clone devstack" clone_devstack
+    for host in "${HOSTS[@]:1}"; do
+        step "copy the root" copy_root "$WORK/controller" "$WORK/$host"
+    done
+    for host in "${HOSTS[@]}"; do
+        boot_container "$host" "$WORK/$host"
+    done
+    [ "${#HOSTS[@]}" = 1 ] || connect_containers "${HOSTS[@]}"
+    for host in "${HOSTS[@]}"; do
+        step "clone devstack $host" clone_devstack "$host"
+    done
     run_all
     [ -z "$FAILED" ]
 }
 
-# clone_devstack: as its guide says, with our local.conf.
+# clone_devstack HOST: as its guide says, with our local.conf.
 clone_devstack() {
     local url
     url=$(git_base)/openstack/devstack
     case $url in
         file://*) url+=.git ;;
     esac
-    run_in controller sudo -u stack git clone -q --branch "$BRANCH" "$url" /opt/stack/devstack
-    local_conf >"$WORK/controller/srv/local.conf"
-    run_in controller install -o stack -m 0644 /srv/local.conf /opt/stack/devstack/local.conf
+    run_in "$1" sudo -u stack git clone -q --branch "$BRANCH" "$url" /opt/stack/devstack
+    local_conf "$1" >"$WORK/$1/srv/local.conf"
+    run_in "$1" install -o stack -m 0644 /srv/local.conf /opt/stack/devstack/local.conf
 }
 
 # run_all: the job's steps. What makes no sense after a failed one is left out.
 run_all() {
-    local rounds=1 round
+    local rounds=1 round host
     [ -z "$RESTACK" ] || rounds=2
     for round in $(seq "$rounds"); do
-        if step "stack $round" stack; then
-            step "scenario $round" gate scenario || true
+        if stack_hosts "$round"; then
+            step "scenario $round" scenario || true
         fi
-        step "save logs $round" save_logs "$round" || true
-        step "unstack $round" gate unstack || true
-        step "clean $round" gate clean || true
-        step "leftovers $round" gate leftovers || true
+        for host in "${HOSTS[@]}"; do
+            step "save logs $host $round" save_logs "$host" "$round" || true
+        done
+        # The controller last: the others take their uplinks out of its Placement.
+        for host in $(printf '%s\n' "${HOSTS[@]}" | tac); do
+            step "unstack $host $round" gate "$host" unstack || true
+            step "clean $host $round" gate "$host" clean || true
+            step "leftovers $host $round" gate "$host" leftovers || true
+        done
     done
 }
 
-# save_logs ROUND: copy what tells why a step failed; clean.sh removes it.
+# stack_hosts ROUND: the controller first, then the others, which it must discover.
+stack_hosts() {
+    local host
+    for host in "${HOSTS[@]}"; do
+        step "stack $host $1" as_stack "$host" ./stack.sh || return 1
+    done
+    [ "${#HOSTS[@]}" = 1 ] ||
+        step "discover hosts $1" as_stack controller tools/discover_hosts.sh
+}
+
+# save_logs HOST ROUND: copy what tells why a step failed; clean.sh removes it.
 save_logs() {
-    local target=/srv/logs-$1
-    gate logs "$target"
-    run_in controller journalctl -q -o short-precise -u 'devstack@*' >"$WORK/journal-$1.log"
-    cp -r "$WORK/controller$target" "$WORK/logs-$1"
+    local target=/srv/logs-$2
+    gate "$1" logs "$target"
+    run_in "$1" journalctl -q -o short-precise -u 'devstack@*' >"$WORK/journal-$1-$2.log"
+    cp -r "$WORK/$1$target" "$WORK/logs-$1-$2"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

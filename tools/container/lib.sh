@@ -64,7 +64,8 @@ make_root() {
 }
 
 # boot_container NAME ROOT: boot the container and give it a network. Its address is
-# CONTAINER_ADDRESS in all containers; they do not see each other by it.
+# CONTAINER_ADDRESS in all containers; they do not see each other by it, but by
+# connect_containers.
 CONTAINER_ADDRESS=192.168.200.100
 boot_container() {
     local name=$1 root=$2 end
@@ -90,6 +91,19 @@ boot_container() {
     done
 }
 declare -gA BOOTED=() PIDS=() SLIRPS=()
+
+# connect_containers NAME NAME: lay a cable between two containers that were booted, with
+# an interface cable0 and one of CABLE_ADDRESSES at each end.
+CABLE_ADDRESSES=(192.168.201.11 192.168.201.12)
+connect_containers() {
+    local name index=0
+    ip link add cable0 netns "${PIDS[$1]}" type veth peer name cable0 netns "${PIDS[$2]}"
+    for name in "$@"; do
+        run_in "$name" ip address add "${CABLE_ADDRESSES[index]}/24" dev cable0
+        run_in "$name" ip link set cable0 up
+        index=$((index + 1))
+    done
+}
 
 # is_ready NAME: whether systemd has started its units, and the network is there.
 is_ready() {

@@ -1,16 +1,35 @@
-# devstack's local.conf for the host of tools/devstack.sh, which sources this after
-# container/lib.sh, and whose arguments NETWORKS and GIT_BASE are.
+# devstack's local.conf for the hosts of tools/devstack.sh, which sources this after
+# container/lib.sh, and whose arguments HOSTS, NETWORKS and GIT_BASE are.
 # shellcheck shell=bash
 
-SERVICES=n-cpu,placement-client,key,mysql,rabbit,placement-api,g-api,n-api,n-api-meta
-SERVICES+=,n-cond,n-sch,q-svc,openstack-cli-server
+CONTROLLER_SERVICES=key,mysql,rabbit,placement-api,g-api,n-api,n-api-meta,n-cond,n-sch
+CONTROLLER_SERVICES+=,q-svc,openstack-cli-server
+COMPUTE_SERVICES=n-cpu,placement-client
 
-# services: print what runs.
-services() {
-    case $NETWORKS in
-        ovn) echo "$SERVICES,ovn-northd,ovn-controller,ovs-vswitchd,ovsdb-server,q-ovn-agent" ;;
-        ovs) echo "$SERVICES,q-agt,q-dhcp,q-l3,q-meta" ;;
+# address_of HOST: print the address at which the other hosts reach it.
+address_of() {
+    if [ "${#HOSTS[@]}" = 1 ]; then
+        echo "$CONTAINER_ADDRESS"
+    elif [ "$1" = controller ]; then
+        echo "${CABLE_ADDRESSES[0]}"
+    else
+        echo "${CABLE_ADDRESSES[1]}"
+    fi
+}
+
+# services_of HOST: print what it runs.
+services_of() {
+    local services=$COMPUTE_SERVICES
+    [ "$1" != controller ] || services+=,$CONTROLLER_SERVICES
+    case $NETWORKS-$1 in
+        ovn-controller)
+            services+=,ovn-northd,ovn-controller,ovs-vswitchd,ovsdb-server,q-ovn-agent
+            ;;
+        ovn-*) services+=,ovn-controller,ovs-vswitchd,ovsdb-server,q-ovn-agent ;;
+        ovs-controller) services+=,q-agt,q-dhcp,q-l3,q-meta ;;
+        ovs-*) services+=,q-agt ;;
     esac
+    echo "$services"
 }
 
 # git_base: print GIT_BASE as it is in the containers.
@@ -21,16 +40,18 @@ git_base() {
     esac
 }
 
-# local_conf: print devstack's local.conf.
+# local_conf HOST: print devstack's local.conf of a host.
 local_conf() {
+    local controller
+    controller=$(address_of controller)
     cat <<END
 [[local|localrc]]
 ADMIN_PASSWORD=secret
 DATABASE_PASSWORD=secret
 RABBIT_PASSWORD=secret
 SERVICE_PASSWORD=secret
-HOST_IP=$CONTAINER_ADDRESS
-SERVICE_HOST=$CONTAINER_ADDRESS
+HOST_IP=$(address_of "$1")
+SERVICE_HOST=$controller
 GIT_BASE=$(git_base)
 LOGFILE=/opt/stack/logs/stack.sh.log
 LOG_COLOR=False
@@ -50,8 +71,15 @@ OVS_DATAPATH_TYPE=netdev
 FIXED_RANGE=10.0.0.0/24
 IPV4_ADDRS_SAFE_TO_USE=10.0.0.0/22
 IP_VERSION=4
-ENABLED_SERVICES=$(services)
+ENABLED_SERVICES=$(services_of "$1")
 END
+    if [ "$1" != controller ]; then
+        cat <<END
+DATABASE_TYPE=mysql
+MYSQL_HOST=$controller
+RABBIT_HOST=$controller
+END
+    fi
     if [ "$NETWORKS" = ovs ]; then
         cat <<END
 Q_AGENT=openvswitch

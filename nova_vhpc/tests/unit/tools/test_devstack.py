@@ -56,14 +56,14 @@ class ArgumentsTest(base.TestCase):
     def parse(self, *argv, **env):
         """Return what the tool's arguments mean, or its error."""
         script = (
-            'parse "$@"; echo "$NETWORKS $BRANCH $WORK"'
+            'parse "$@"; echo "${HOSTS[*]}; $NETWORKS $BRANCH $WORK"'
             ' "keep=$KEEP restack=$RESTACK $GIT_BASE"'
         )
         return run_functions(script, *argv, **env)
 
     def test_defaults(self):
         self.assertEqual(
-            'ovn master /var/tmp/nova-vhpc-devstack '
+            'controller; ovn master /var/tmp/nova-vhpc-devstack '
             'keep= restack=yes https://opendev.org\n',
             self.parse().stdout,
         )
@@ -74,13 +74,13 @@ class ArgumentsTest(base.TestCase):
         options = set(re.findall(r'--[a-z-]+', result.stdout))
         self.assertEqual(
             {
-                *('--single', '--networks', '--branch'),
+                *('--single', '--two-hosts', '--networks', '--branch'),
                 *('--directory', '--keep', '--no-restack'),
             },
             options,
         )
         result = self.parse(
-            '--single',
+            '--two-hosts',
             *('--networks', 'ovs', '--branch', 'stable/2026.1'),
             '--no-restack',
             '--keep',
@@ -88,9 +88,12 @@ class ArgumentsTest(base.TestCase):
             GIT_BASE='/srv/git',
         )
         self.assertEqual(
-            'ovs stable/2026.1 /srv/x keep=yes restack= file:///srv/git\n',
+            'controller compute1; ovs stable/2026.1 /srv/x '
+            'keep=yes restack= file:///srv/git\n',
             result.stdout,
         )
+        result = self.parse('--two-hosts', '--single')
+        self.assertEqual('controller', result.stdout.partition(';')[0])
 
     def test_wrong_arguments_are_named(self):
         for argv, env, named in (
@@ -116,17 +119,23 @@ class ArgumentsTest(base.TestCase):
 
 
 class LocalConfTest(base.TestCase):
-    def settings(self, *argv):
-        """Return what the host's local.conf sets, by name."""
+    def local_conf(self, host, *argv):
+        """Return the lines of a host's local.conf."""
         result = run_functions(
-            'parse "$@"; local_conf', *argv, GIT_BASE='/srv/git'
+            'host=$1; shift; parse "$@"; local_conf "$host"',
+            *(host, *argv),
+            GIT_BASE='/srv/git',
         )
         self.assertEqual('', result.stderr)
-        lines = result.stdout.splitlines()
+        return result.stdout.splitlines()
+
+    def settings(self, host, *argv):
+        """Return what a host's local.conf sets, by name."""
+        lines = self.local_conf(host, *argv)
         return dict(line.split('=', 1) for line in lines if '=' in line)
 
-    def services(self, *argv):
-        return set(self.settings(*argv)['ENABLED_SERVICES'].split(','))
+    def services(self, host, *argv):
+        return set(self.settings(host, *argv)['ENABLED_SERVICES'].split(','))
 
     def job(self, name):
         """Return a job of .zuul.yaml."""
@@ -138,20 +147,46 @@ class LocalConfTest(base.TestCase):
         ]
         return job
 
-    def test_plugin_is_set_as_in_the_gates_job(self):
-        localrc = self.job('nova-vhpc-devstack')['vars']['devstack_localrc']
-        settings = self.settings()
-        for name, value in localrc.items():
-            self.assertEqual(str(value), settings[name])
+    def test_plugin_is_set_as_in_the_gates_jobs(self):
+        job = self.job('nova-vhpc-devstack')
+        subnode = self.job('nova-vhpc-devstack-multinode')['group-vars'][
+            'subnode'
+        ]
+        for host, localrc in (
+            ('controller', job['vars']['devstack_localrc']),
+            ('compute1', subnode['devstack_localrc']),
+        ):
+            lines = self.local_conf(host, '--two-hosts')
+            for name, value in localrc.items():
+                self.assertIn(f'{name}={value}', lines)
 
-    def test_ovn_is_the_default(self):
+    def test_one_host_runs_all_at_its_own_address(self):
+        settings = self.settings('controller')
+        self.assertEqual('192.168.200.100', settings['HOST_IP'])
+        self.assertEqual('192.168.200.100', settings['SERVICE_HOST'])
         self.assertLessEqual(
-            {'key', 'n-api', 'n-cpu', 'q-svc', 'ovn-northd'}, self.services()
+            {'key', 'n-api', 'n-cpu', 'q-svc', 'ovn-northd'},
+            self.services('controller'),
+        )
+
+    def test_second_host_has_compute_and_looks_for_the_rest_at_the_first(self):
+        controller = self.settings('controller', '--two-hosts')
+        compute = self.settings('compute1', '--two-hosts')
+        self.assertEqual(controller['HOST_IP'], controller['SERVICE_HOST'])
+        self.assertNotEqual(controller['HOST_IP'], compute['HOST_IP'])
+        for name in ('SERVICE_HOST', 'MYSQL_HOST', 'RABBIT_HOST'):
+            self.assertEqual(controller['HOST_IP'], compute[name])
+        self.assertEqual(
+            {
+                *('n-cpu', 'placement-client', 'ovn-controller'),
+                *('ovs-vswitchd', 'ovsdb-server', 'q-ovn-agent'),
+            },
+            self.services('compute1', '--two-hosts'),
         )
 
     def test_open_vswitch_agent_takes_the_place_of_ovn(self):
-        settings = self.settings('--networks', 'ovs')
-        services = self.services('--networks', 'ovs')
+        settings = self.settings('controller', '--networks', 'ovs')
+        services = self.services('controller', '--networks', 'ovs')
         job = self.job('nova-vhpc-devstack-ovs')['vars']
         for name, value in job['devstack_localrc'].items():
             self.assertEqual(value, settings[name])
