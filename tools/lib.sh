@@ -120,6 +120,7 @@ PY
 # ensure_venv [REQUIREMENTS-FILES...]: create the virtual environment that runs
 # and tests nova-vhpc, with all of its extras and the packages of further files;
 # create it again if one of its inputs has changed.
+# shellcheck disable=SC2120 # tools that source this give arguments
 ensure_venv() {
     local file stamp want requirements=()
     ensure_python
@@ -147,6 +148,17 @@ ensure_venv() {
         "${requirements[@]}" -e ".[$(extras)]") ||
         die "pip install failed (above)"
     printf '%s' "$want" >"$stamp"
+}
+
+# The older release of OpenStack that is supported, and its virtual environment.
+OLDER=2026.1
+OLDER_VENV=$TOP_DIR/.venv-$OLDER
+
+# ensure_older_venv: as ensure_venv, with the packages of the older release. In a subshell,
+# which it may exit.
+ensure_older_venv() {
+    # shellcheck disable=SC2119 # our arguments are not meant for it
+    (VENV=$OLDER_VENV CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt ensure_venv)
 }
 
 # ensure_os_packages: install the packages of bindep.txt that are missing. Needs

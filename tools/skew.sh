@@ -17,8 +17,6 @@ set -euo pipefail
 # shellcheck source=tools/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-OLDER=2026.1
-
 # run CONTROL-VENV ARGUMENTS...: run once, with the control plane of an environment.
 run() {
     local venv=$1
@@ -58,8 +56,6 @@ if [ "${1:-}" = agent ]; then
     agent_of "${@:2}"
     exit
 fi
-older=$TOP_DIR/.venv-$OLDER
-# shellcheck disable=SC2119
-(VENV=$older CONSTRAINTS=$TOP_DIR/constraints-$OLDER.txt ensure_venv)
-[ "${1:-older}" != older ] || run "$VENV" "$older/bin"
-[ "${1:-newer}" != newer ] || run "$older" "$VENV/bin" --agent-only
+ensure_older_venv
+[ "${1:-older}" != older ] || run "$VENV" "$OLDER_VENV/bin"
+[ "${1:-newer}" != newer ] || run "$OLDER_VENV" "$VENV/bin" --agent-only
