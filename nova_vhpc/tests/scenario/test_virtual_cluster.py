@@ -57,8 +57,7 @@ from nova_vhpc.topology import model
 
 MEMBERS = 2
 BOOT_TIMEOUT_S = 300
-# RabbitMQ ends a connection that hangs after two heartbeats of 60 s each.
-HEAR_TIMEOUT_S = BOOT_TIMEOUT_S
+HEAR_TIMEOUT_S = 60
 TUNE_TIMEOUT_S = BOOT_TIMEOUT_S
 
 NEEDED_TO_WRITE = ('journal', 'libvirt', 'writes')
@@ -217,10 +216,6 @@ class VirtualClusterScenario(unittest.TestCase):
         if not conf:
             return
         self._wait_managed(conf, {domain.UUIDString() for domain in here})
-        hosts = sorted({server.compute_host for server in self.members})
-        for host, answer in self._ask_agents(conf, hosts).items():
-            # With one, the agent writes to no VM.
-            self.assertEqual('', answer['agent']['journal_problem'], host)
 
     def test_the_agents_of_all_members_hear_of_each_other(self) -> None:
         conf = self._given('VHPC_SCENARIO_CTL_CONF')
@@ -305,8 +300,10 @@ class VirtualClusterScenario(unittest.TestCase):
         )
 
     def _heard(self, peers: dict) -> set[str]:
-        """Hosts that an agent hears: of phases, which are said when they
-        change, and of slots, which are said all the time."""
+        """Return the hosts that an agent hears.
+
+        Phases are said when they change, slots all the time.
+        """
         return {
             host
             for exchange in (peers, peers.get('slots') or {})

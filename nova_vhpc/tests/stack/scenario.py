@@ -77,16 +77,6 @@ Only the host that runs guests has the trait. Without it, Nova would choose the
 slow host, which has more free RAM once the members run.
 """
 
-
-def without_quota(extra_specs: Mapping[str, str]) -> dict[str, str]:
-    """Return extra specs without those of a CPU quota."""
-    return {
-        key: value
-        for key, value in extra_specs.items()
-        if key not in ('quota:cpu_period', 'quota:cpu_quota')
-    }
-
-
 BOOT_S = 300.0
 """Longest time until a guest that Nova calls active reports progress."""
 
@@ -101,6 +91,15 @@ CIDR = '10.99.0.0/24'
 """Addresses of the tenant network."""
 
 Servers = list[dict[str, Any]]
+
+
+def without_quota(extra_specs: Mapping[str, str]) -> dict[str, str]:
+    """Return extra specs without those of a CPU quota."""
+    return {
+        key: value
+        for key, value in extra_specs.items()
+        if key not in ('quota:cpu_period', 'quota:cpu_quota')
+    }
 
 
 class Scenario:

@@ -95,7 +95,7 @@ def write_clouds(
 def wait_for_shell(environment: Mapping[str, str]) -> None:
     """Run a shell until its end, or end it at SIGINT, SIGTERM or SIGHUP.
 
-    What it leaves in the background is for :func:`__main__.main` to end.
+    What it leaves in the background is for :func:`.runner.run` to end.
     """
     # On a terminal, bash puts itself into a process group of its own, so
     # Ctrl-C there is for what was typed, and does not end the demo.

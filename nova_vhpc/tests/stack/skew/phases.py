@@ -25,8 +25,8 @@ def run(demo: state.Demo) -> None:
     """
     demo.show.heading('Phases travel between the agents, both ways')
     for uuid in demo.apart:
-        name, host = demo.names[uuid], demo.stage.host_of(uuid).name
-        address = demo.stage.console(uuid).address() or ''
+        name, host = demo.names[uuid], demo.host_of(uuid).name
+        address = demo.console(uuid).address() or ''
         with (
             demo.show.waiting(f'all in the I/O phase, by {name} on {host}'),
             demo.outsider.traffic(address),
@@ -37,10 +37,10 @@ def run(demo: state.Demo) -> None:
 
 
 def _wait(demo: state.Demo, phase: str) -> None:
+    def is_phase_of_all() -> bool:
+        vms = demo.stage.vms()
+        return all(vms[uuid]['phase'] == phase for uuid in demo.members)
+
     demo.stage.wait(
-        f'phase {phase} of all members',
-        lambda: all(
-            demo.stage.vms()[uuid]['phase'] == phase for uuid in demo.members
-        ),
-        state.PATIENCE_S,
+        f'phase {phase} of all members', is_phase_of_all, state.PATIENCE_S
     )
