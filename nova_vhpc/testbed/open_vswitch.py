@@ -26,7 +26,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 SCHEMA = Path('/usr/share/openvswitch/vswitch.ovsschema')
 START_S = 60.0
@@ -134,6 +134,18 @@ class PrivateOpenVswitch:
             f'--timeout={START_S:.0f}',
             *words,
         )
+
+    def transact(self, *operations: dict[str, Any]) -> None:
+        """Run operations of RFC 7047 in one transaction.
+
+        :raises OpenVswitchError: one of them failed.
+        """
+        answer = self._run(
+            *('ovsdb-client', 'transact', self.remote),
+            json.dumps(['Open_vSwitch', *operations]),
+        )
+        if any('error' in (one or {}) for one in json.loads(answer)):
+            raise OpenVswitchError(answer.strip())
 
     def close(self) -> None:
         """End Open vSwitch, and delete its directory."""

@@ -128,12 +128,24 @@ class Host:
         self.expected = None
 
     def set_key(self, value: str | None) -> None:
-        """Set or remove the key as an operator does."""
+        """Set or remove the key, whatever it is when this arrives.
+
+        ``ovs-vsctl set`` only inserts a key that it has not seen, which does
+        nothing if the agent has written it meanwhile.
+        """
         key = encap_ip.KEY
-        if value is None:
-            self.vsctl('remove', 'Interface', PORT, 'external_ids', key)
-        else:
-            self.vsctl('set', 'Interface', PORT, f'external_ids:{key}={value}')
+        mutations: list[Any] = [['external_ids', 'delete', ['set', [key]]]]
+        if value is not None:
+            pair = ['map', [[key, value]]]
+            mutations.append(['external_ids', 'insert', pair])
+        self.switch.transact(
+            {
+                'op': 'mutate',
+                'table': 'Interface',
+                'where': [['name', '==', PORT]],
+                'mutations': mutations,
+            }
+        )
         self.expected = value
 
     def key(self) -> str | None:
