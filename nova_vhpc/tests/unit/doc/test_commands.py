@@ -12,6 +12,7 @@
 
 """Every command in README and docs is run or marked as needing a cloud."""
 
+import argparse
 import contextlib
 import importlib
 import io
@@ -51,6 +52,8 @@ PROGRAM = re.compile(
 SHELL = re.compile(r'[0-9]?[<>|&;].*')
 """What ends a program's own arguments."""
 TIMEOUT_S = 240
+INLINE = re.compile(r'``nova-vhpc-([a-z]+)\s+([^`]+)``')
+"""A program of ours with its arguments, in a sentence."""
 OSLO_CONFIG = ('agent', 'status', 'vendordata')
 """Programs whose command line oslo.config reads."""
 
@@ -99,6 +102,32 @@ def complaint(program, words):
         unknown = options - set(re.findall(r'--[\w-]+', parser.format_help()))
         return ' '.join(unknown)
     return refusal(parser, words)
+
+
+def unknown_options(program, words):
+    """Return the options that a program, or its command, does not have.
+
+    Other arguments may be missing: sentences name what they are about.
+
+    :param words: ``COMMAND`` among them stands for each command.
+    """
+    parsers = [completion.make_parser(program)]
+    for word in words:
+        parsers += [
+            command
+            for action in parsers[-1]._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for name, command in action.choices.items()
+            if word in (name, 'COMMAND')
+        ]
+    options = set(re.findall(r'--[\w-]+', parsers[0].format_help()))
+    options.update(*(parser._option_string_actions for parser in parsers))
+    return {
+        name
+        for word in words
+        for name in [word.partition('=')[0]]
+        if name.startswith('--') and name not in options
+    }
 
 
 def plugin_complaint(words):
@@ -181,6 +210,24 @@ class CommandsTest(base.TestCase):
             {'agent', 'bench', 'ctl', 'explain', 'flavor', 'openstack'},
             checked,
         )
+
+    def test_commands_in_sentences_have_options_that_there_are(self):
+        self.assertEqual(
+            {'--server'}, unknown_options('ctl', ['resume', '--server', 'X'])
+        )
+        checked, wrong = 0, []
+        notes = sorted((TOP / 'releasenotes/notes').glob('*.yaml'))
+        for file in [*pages(), *notes]:
+            for program, rest in INLINE.findall(file.read_text()):
+                if program == 'hosts':
+                    # The program for guests is none of the installed ones.
+                    continue
+                checked += '--' in rest
+                unknown = unknown_options(program, rest.split())
+                if unknown:
+                    wrong.append(f'{file.name}: {program} {rest}: {unknown}')
+        self.assertGreater(checked, 20)
+        self.assertEqual([], wrong)
 
     def test_front_page_is_short(self):
         lines = (TOP / 'README.rst').read_text().splitlines()
