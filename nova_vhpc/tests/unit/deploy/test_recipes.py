@@ -24,8 +24,10 @@ from keystoneauth1 import loading
 from nova.conf import CONF as NOVA_CONF
 from oslo_config import cfg
 from packaging import requirements
+from placement import conf as placement_conf
 
-from nova_vhpc.conf import opts
+from nova_vhpc.agent.uplinks import port_networks
+from nova_vhpc.conf import opts, topology
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -101,6 +103,24 @@ class OptionsTest(base.TestCase):
         self.assertTrue(nova['weight_classes'][0].endswith(WEIGHERS))
         self.assertEqual(['1'], nova['host_subset_size'])
         self.assert_ours(sections)
+
+    def test_placement_leaves_retries_to_the_scheduler(self) -> None:
+        """Else Placement on MariaDB can give one uplink to two servers."""
+        option = 'allocation_conflict_retry_count'
+        known = cfg.ConfigOpts()
+        placement_conf.register_opts(known)
+        self.assertIn(option, known.placement)
+        sections: dict[str, dict[str, list[str]]] = {}
+        path = DEPLOY / 'kolla/config/placement.conf'
+        cfg.ConfigParser(str(path), sections).parse()
+        self.assertEqual({'placement': {option: ['1']}}, sections)
+        variables = yaml.safe_load(
+            text('openstack-ansible/user_variables_nova_vhpc.yml')
+        )
+        self.assertEqual(
+            {'placement': {option: 1}},
+            variables['placement_placement_conf_overrides'],
+        )
 
 
 class KollaTest(base.TestCase):
@@ -219,6 +239,10 @@ class ContainerTest(base.TestCase):
         for name in copied.split()[1:-1]:
             self.assertTrue((TOP / name).exists(), name)
 
+    def test_image_has_the_program_that_reads_flows_of_ovn(self) -> None:
+        self.assertEqual('ovs-ofctl', port_networks.PROGRAM)
+        self.assertIn(' openvswitch-common ', text('container/Containerfile'))
+
     def test_services_run_our_programs(self) -> None:
         services = yaml.safe_load(text('container/compose.yaml'))['services']
         programs = set(PROJECT['project']['scripts'])
@@ -241,6 +265,8 @@ class ContainerTest(base.TestCase):
         (runtime,) = re.findall('^RuntimeDirectory=(.*)$', unit, re.M)
         self.assertIn(f'/var/lib/{state}', volumes)
         self.assertIn(f'/run/{runtime}', volumes)
+        ovsdb = pathlib.Path(topology.DEFAULT_OVSDB.removeprefix('unix:'))
+        self.assertIn(str(ovsdb.parent), volumes)
         (grace,) = re.findall('^TimeoutStopSec=(.*)$', unit, re.M)
         self.assertEqual(
             f'{grace}s', services['nova-vhpc-agent']['stop_grace_period']
