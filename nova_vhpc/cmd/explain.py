@@ -275,7 +275,13 @@ def _configured(
     elif os.access(NOVA_CONF, os.R_OK):
         files = [NOVA_CONF]
     try:
-        conf([], project='nova', default_config_files=files)
+        # nova-scheduler's name, for its own directory besides nova.conf.d.
+        conf(
+            [],
+            project='nova',
+            prog='nova-scheduler',
+            default_config_files=files,
+        )
     except UnicodeDecodeError as error:
         raise RequestError(conf_package.reason(error)) from None
     group = conf.vhpc_scheduler

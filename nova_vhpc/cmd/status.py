@@ -33,10 +33,8 @@ from nova_vhpc.upgradecheck import facts
 
 PROGRAM = 'nova-vhpc-status'
 
-DEFAULT_FILES = (
-    '/etc/nova/nova.conf',
-    '/etc/nova-vhpc/nova-vhpc.conf',
-)
+NOVA_FILE = '/etc/nova/nova.conf'
+OWN_FILE = '/etc/nova-vhpc/nova-vhpc.conf'
 
 
 class _Options(conf_package.Options):
@@ -69,6 +67,23 @@ def make_conf() -> conf_package.Options:
     return conf
 
 
+def default_files() -> list[str]:
+    """Return the configuration files: those of nova-scheduler, then ours.
+
+    Files in directories of nova-scheduler are among them, because oslo.config
+    reads directories last, and ours comes last.
+    """
+    directories = cfg.find_config_dirs('nova', 'nova-scheduler')
+    parts = [
+        str(path)
+        for directory in directories
+        for path in sorted(Path(directory).glob('*.conf'))
+    ]
+    return [
+        name for name in (NOVA_FILE, *parts, OWN_FILE) if Path(name).exists()
+    ]
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     conf = make_conf()
@@ -83,14 +98,13 @@ def main(argv: list[str] | None = None) -> int:
         configuration that cannot be read, 255 an unexpected error.
     """
     conf = make_conf()
-    files = [name for name in DEFAULT_FILES if Path(name).exists()]
     try:
         status: int = upgradecheck.main(
             conf,
             project='nova-vhpc',
             upgrade_command=facts.Checks(conf),
             argv=sys.argv[1:] if argv is None else argv,
-            default_config_files=files,
+            default_config_files=default_files(),
         )
     except (cfg.Error, OSError, ValueError) as error:
         # Not a traceback: Python's exit status for it, 1, means a warning.

@@ -205,6 +205,19 @@ class CommandTest(base.TestCase):
             table.write_text(json.dumps(document))
         self.assertGreater(costs[1], costs[0])
 
+    def test_directory_of_nova_scheduler_is_read(self):
+        home = self.useFixture(fixtures.TempDir()).path
+        self.useFixture(fixtures.EnvironmentVariable('HOME', home))
+        part = Path(home, '.nova', 'nova-scheduler.conf.d', '50-vhpc.conf')
+        part.parent.mkdir(parents=True)
+        part.write_text('[vhpc_scheduler]\nspare_cpus = many\n')
+        nova_conf = Path(home, 'scheduler.conf')
+        nova_conf.write_text('[DEFAULT]\n')
+        path = self.write(request([host(1)]))
+        status, _, err = self.run_(path, '--config-file', str(nova_conf))
+        self.assertEqual(1, status)
+        self.assertIn(str(part), err)
+
     def test_closed_pipe_is_no_error(self):
         path = self.write(request([host(n) for n in range(2000)]))
         for more in (['--json'], ['--limit', '0']):

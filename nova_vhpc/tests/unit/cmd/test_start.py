@@ -72,7 +72,9 @@ class StartTest(base.TestCase):
             self.useFixture(
                 fixtures.MockPatch(f'oslo_config.cfg.{name}', return_value=[])
             )
-        self.useFixture(fixtures.MockPatchObject(status, 'DEFAULT_FILES', ()))
+        self.useFixture(
+            fixtures.MockPatchObject(status, 'default_files', lambda: [])
+        )
         for program, argv in (
             (ctl, ('status',)),
             (status, ('upgrade', 'check')),
