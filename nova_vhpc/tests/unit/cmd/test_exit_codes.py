@@ -87,6 +87,8 @@ class ExitCodeTest(base.BaseTestCase):
         for code in (0, 1):
             self.replace(agent, '_restore', return_value=code)
             self.assert_code(code, agent, *EMPTY, '--restore')
+        self.replace(agent.withdraw, 'withdraw', return_value=130)
+        self.assert_code(130, agent, *EMPTY, '--withdraw')
 
     def test_bench(self) -> None:
         folder = self.useFixture(fixtures.TempDir()).path

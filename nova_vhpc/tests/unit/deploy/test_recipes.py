@@ -15,6 +15,7 @@
 import pathlib
 import re
 import shlex
+import subprocess
 import tomllib
 from typing import Any
 
@@ -242,6 +243,24 @@ class ContainerTest(base.TestCase):
     def test_image_has_the_program_that_reads_flows_of_ovn(self) -> None:
         self.assertEqual('ovs-ofctl', port_networks.PROGRAM)
         self.assertIn(' openvswitch-common ', text('container/Containerfile'))
+
+    def test_image_keeps_the_distribution_s_libvirt_python(self) -> None:
+        """Another version would be built from source, without a compiler."""
+        (script,) = re.findall(
+            "sed -i '(.*?)' /tmp/dist/constraints.txt",
+            text('container/Containerfile'),
+        )
+        lines = (TOP / 'constraints.txt').read_text().splitlines()
+        done = subprocess.run(
+            ['sed', script, TOP / 'constraints.txt'],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        gone = set(lines) - set(done.stdout.splitlines())
+        self.assertEqual(
+            ['libvirt-python'], [line.partition('==')[0] for line in gone]
+        )
 
     def test_services_run_our_programs(self) -> None:
         services = yaml.safe_load(text('container/compose.yaml'))['services']
