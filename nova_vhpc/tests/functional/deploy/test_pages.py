@@ -50,7 +50,7 @@ def script() -> str:
 def configuration() -> str:
     """Return the agent's file that README shows."""
     text = (TOP / 'README.rst').read_text()
-    start = text.index('[vhpc_agent]')
+    start = text.index('[DEFAULT]')
     return textwrap.dedent(' ' * 6 + text[start : text.index('Look first')])
 
 
