@@ -208,7 +208,11 @@ def _hint(error: BaseException, text: str, place: Place, keystone: str) -> str:
             f"Keystone's catalog{keystone} has: openstack catalog list"
         )
     if isinstance(error, ksa.MissingAuthPlugin):
-        return f'does {options("auth_section")} name a group with auth_type?'
+        if place.auth_name:
+            return (
+                f'does {options("auth_section")} name a group with auth_type?'
+            )
+        return f'set {options("auth_type")} and what goes with it'
     if isinstance(error, ksa.NoMatchingPlugin):
         return f'is {options("auth_type")} right? Try password'
     if isinstance(error, ksa.DiscoveryFailure):

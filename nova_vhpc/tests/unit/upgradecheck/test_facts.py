@@ -268,6 +268,8 @@ class CommandTest(base.TestCase):
         secret = 'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'
         user = 'username = nova\npassword = secret\n'
         for placement, words in (
+            ('', 'set auth_type of [placement]'),
+            ('auth_section = nowhere\n', 'does auth_section of [placement]'),
             (secret + 'username = nova\n', 'password is a required'),
             (secret + user + 'cafile = /nowhere\n', '/nowhere'),
             (
