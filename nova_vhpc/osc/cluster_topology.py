@@ -120,10 +120,9 @@ class TopologyCluster(base.Command):
             else list(self._from_cloud(parsed_args))
         )
         nodes = parsed_args.nodes.split(',') if parsed_args.nodes else []
-        members = topology_files.with_nodes(members, nodes)
         form = topology_files.TOPOLOGY_FORMATS[parsed_args.format]
         try:
-            text = form(members)
+            text = form(topology_files.with_nodes(members, nodes))
         except ValueError as error:
             raise exceptions.CommandError(str(error)) from None
         self.app.stdout.write(text)

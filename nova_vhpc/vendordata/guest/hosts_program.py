@@ -17,14 +17,19 @@ standard library.
 """
 
 import argparse
+import http.client
 import json
+import os
 import sys
 import time
 import urllib.error
 import urllib.request
 from typing import Any
 
-from nova_vhpc.vendordata.guest.launcher_files import LAUNCHER_FORMATS
+from nova_vhpc.vendordata.guest.launcher_files import (
+    LAUNCHER_FORMATS,
+    plain,
+)
 from nova_vhpc.vendordata.guest.topology_files import (
     TOPOLOGY_FORMATS,
     with_nodes,
@@ -51,29 +56,61 @@ class HostsError(Exception):
 def main(argv: 'list[str] | None' = None) -> int:
     """Print one file.
 
-    :returns: 0; 1 if there is no vendordata, or with ``--wait`` no complete
-        cluster; 2 for bad arguments.
+    :returns: 0; 1 if there is nothing to print, or with ``--wait`` no
+        complete cluster; 2 for bad arguments; 130 if it is interrupted.
     """
     args = make_parser().parse_args(argv)
     try:
-        answer = _complete(args) if args.wait else read_answer(args)
-        if args.format in TOPOLOGY_FORMATS:
-            nodes = args.nodes.split(',') if args.nodes else []
-            members = with_nodes(answer['members'], nodes)
-            text = TOPOLOGY_FORMATS[args.format](members)
-        else:
-            text = LAUNCHER_FORMATS[args.format](answer)
+        _print(_text_of(args))
+    except KeyboardInterrupt:
+        return 130
     except (HostsError, ValueError) as error:
-        sys.stderr.write(f'nova-vhpc-hosts: {error}\n')
-        return 1
-    except (KeyError, TypeError) as error:
-        sys.stderr.write(
-            'nova-vhpc-hosts: the vendordata is not that of '
-            f'nova-vhpc-vendordata ({error!r}); is it of another version?\n'
+        reason = str(error)
+    except OSError as error:
+        reason = f'standard output: {error}'
+    except (LookupError, TypeError, AttributeError) as error:
+        reason = (
+            'the vendordata is not that of nova-vhpc-vendordata '
+            f'({error!r}); is it of another version?'
         )
-        return 1
-    sys.stdout.write(text)
-    return 0
+    else:
+        return 0
+    sys.stderr.write(f'nova-vhpc-hosts: {plain(reason)}\n')
+    return 1
+
+
+def _text_of(args: argparse.Namespace) -> str:
+    """Return the text of the file that is asked for.
+
+    :raises HostsError: there is no vendordata, or no member to name.
+    """
+    answer = _complete(args) if args.wait else read_answer(args)
+    if args.format in TOPOLOGY_FORMATS:
+        nodes = args.nodes.split(',') if args.nodes else []
+        members = with_nodes(answer['members'], nodes)
+        return TOPOLOGY_FORMATS[args.format](members)
+    text = LAUNCHER_FORMATS[args.format](answer)
+    if not text:
+        raise HostsError(
+            'no member runs and has an address yet: try it again later, or '
+            'wait for all by --wait SECONDS'
+        )
+    return text
+
+
+def _print(text: str) -> None:
+    """Print text, with "?" for what the encoding of the terminal lacks.
+
+    :raises OSError: standard output cannot be written to.
+    """
+    encoding = sys.stdout.encoding or 'utf-8'
+    try:
+        sys.stdout.write(text.encode(encoding, 'replace').decode(encoding))
+        sys.stdout.flush()
+    except OSError:
+        # Python would try it again at its end, and complain at length.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -110,7 +147,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         '--wait',
-        type=float,
+        type=_duration_s,
         default=0,
         metavar='SECONDS',
         help='wait so long at most until the cluster is complete',
@@ -118,11 +155,20 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _duration_s(text: str) -> float:
+    """Return a duration of the command line, in seconds."""
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError('a number from 0 is needed')
+    return value
+
+
 def read_answer(args: argparse.Namespace) -> 'dict[str, Any]':
     """Return the vendordata of this server's cluster.
 
     :raises HostsError: it cannot be read, or the server is in no cluster.
     """
+    source = args.file or args.url
     try:
         if args.file:
             with open(args.file) as file:
@@ -139,8 +185,12 @@ def read_answer(args: argparse.Namespace) -> 'dict[str, Any]':
         raise HostsError(
             f'{args.url}: {error}; has your cloud vendordata?'
         ) from None
-    except (OSError, ValueError) as error:
-        raise HostsError(f'{args.file or args.url}: {error}') from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HostsError(
+            f'{source}: no JSON, so not from the metadata service ({error})'
+        ) from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise HostsError(f'{source}: {str(error).strip()}') from None
     except (KeyError, TypeError):
         raise HostsError(
             f'the vendordata has no {args.target!r}: ask the operator of the '

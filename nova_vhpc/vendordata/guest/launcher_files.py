@@ -82,7 +82,7 @@ def report(answer: 'dict[str, Any]') -> str:
     listed = listed_members(answer)
     lines = [
         'cluster {} ({}), network configuration {}'.format(
-            _plain(cluster['name']),
+            plain(cluster['name']),
             cluster['id'],
             cluster['network'] or 'not set',
         ),
@@ -101,7 +101,7 @@ def report(answer: 'dict[str, Any]') -> str:
         rows.append(
             [
                 '{}{}'.format(member['rank'], mark),
-                _plain(member['name']),
+                plain(member['name']),
                 member['address'] or '-',
                 str(member['vcpus']),
                 member['status'],
@@ -123,7 +123,7 @@ def report(answer: 'dict[str, Any]') -> str:
         problem = (member.get('live') or {}).get('problem')
         if problem:
             problems.append(
-                '{}: {}'.format(_plain(member['name']), _plain(problem))
+                '{}: {}'.format(plain(member['name']), plain(problem))
             )
     if problems:
         lines += ['', *problems]
@@ -168,6 +168,6 @@ def _number(value: 'float | None') -> str:
     return '?' if value is None else f'{value:.1f}'
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return text without what could control the terminal."""
     return ''.join(char if char.isprintable() else '?' for char in text)

@@ -35,8 +35,11 @@ _NAME = re.compile('[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?')
 def node_names(members: 'list[dict[str, Any]]') -> 'list[str]':
     """Return the names of members.
 
-    :raises ValueError: one cannot be the name of a node, or two are equal.
+    :raises ValueError: there are none, one cannot be the name of a node, or
+        two are equal.
     """
+    if not members:
+        raise ValueError('the cluster has no members')
     names = [member['name'] for member in members]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -59,11 +62,21 @@ def with_nodes(
     """Return members, and nodes that are still to be created as servers.
 
     Slurm gives a job no nodes together that the topology does not have.
+
+    :param names: names of all nodes.
+    :raises ValueError: one cannot be the name of a node.
     """
     known = {member['name'] for member in members}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f'--nodes: {name!r} cannot be a node: give names of up to 63 '
+                'letters, digits, dots and hyphens, with commas between, as '
+                'by scontrol show hostnames LIST | paste -sd, -'
+            )
     return members + [
         {'name': name, 'host': None, 'switch': None, 'rack': None}
-        for name in names
+        for name in dict.fromkeys(names)
         if name not in known
     ]
 

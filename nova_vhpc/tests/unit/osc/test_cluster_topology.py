@@ -73,6 +73,13 @@ class TopologyTest(test_cluster.ClusterTestCase):
         self.assertIn('SwitchName=unplaced Nodes=c,d\n', out)
         self.assertRegex(out, 'SwitchName=vhpc Switches=rack-[^,]*,unplaced\n')
 
+    def test_nodes_that_no_scheduler_can_have_name_the_option(self):
+        status, out, err = self.topology(
+            'g', '--config-file', str(self.conf), '--nodes', 'n[1-8]'
+        )
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('--nodes', err.splitlines()[-1])
+
     def test_without_the_secret_nothing_is_printed(self):
         status, out, err = self.topology('g')
         self.assertEqual((1, ''), (status, out))

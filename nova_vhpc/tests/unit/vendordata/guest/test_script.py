@@ -14,9 +14,13 @@
 
 import ast
 import json
+import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import fixtures
 
@@ -86,18 +90,27 @@ class ProgramTest(base.TestCase):
     def write(self, value):
         self.file.write_text(json.dumps(value))
 
-    def run_(self, *argv):
+    def run_(self, *argv, stdout=subprocess.PIPE, env=None):
         """Run the program without this package.
 
         :returns: exit status, standard output, standard error.
         """
         found = subprocess.run(
-            [sys.executable, '-I', '-S', str(self.program), *argv],
+            [sys.executable, '-s', '-S', str(self.program), *argv],
             cwd=self.path,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
+            env=env or {},
         )
         return found.returncode, found.stdout, found.stderr
+
+    def assert_refused(self, *argv, reason):
+        """Assert that the program ends with 1, and one line says why."""
+        status, out, err = self.run_(*argv)
+        self.assertEqual((1, ''), (status, out), err)
+        self.assertIn(reason, err)
+        self.assertEqual(1, err.count('\n'), err)
 
     def test_each_format_is_printed_from_a_config_drive(self):
         formats = {
@@ -134,21 +147,117 @@ class ProgramTest(base.TestCase):
         _status, out, _err = self.run_(*argv, 'member-1,member-3')
         self.assertIn('SwitchName=unplaced Nodes=member-3\n', out)
 
+    def test_nodes_that_no_scheduler_can_have_name_the_option(self):
+        for nodes in ('n[1-8]', 'member-1,', 'a b'):
+            self.assert_refused(
+                *('slurm-conf', '--file', str(self.file), '--nodes', nodes),
+                reason='--nodes',
+            )
+
     def test_failure_is_one_line(self):
+        odd = {**self.answer['members'][0], 'live': [1]}
         for value, reason in (
             ({'static': {}}, "no 'vhpc'"),
             ([], "no 'vhpc'"),
             ({'vhpc': {}}, 'in no virtual cluster'),
             ({'vhpc': {'members': [{}]}}, 'of another version'),
             ({'vhpc': []}, 'in no virtual cluster'),
+            ({'vhpc': {**self.answer, 'members': [odd]}}, 'another version'),
         ):
             self.write(value)
-            status, out, err = self.run_('mpich', '--file', str(self.file))
-            self.assertEqual((1, ''), (status, out))
-            self.assertIn(reason, err)
-            self.assertEqual(1, err.count('\n'), err)
-        status, _out, err = self.run_('--url', 'http://127.0.0.1:9/x')
-        self.assertEqual((1, 1), (status, err.count('\n')), err)
+            self.assert_refused('--file', str(self.file), reason=reason)
+        for url, reason in (
+            ('http://127.0.0.1:9/x', 'http://127.0.0.1:9/x: '),
+            ('http://a host/x', 'http://a host/x: '),
+            ('x', 'unknown url type'),
+        ):
+            self.assert_refused('--url', url, reason=reason)
+
+    def test_what_is_no_json_is_named(self):
+        for content in (b'<html>a proxy</html>', b'\xff', b'[' * 100_000, b''):
+            self.file.write_bytes(content)
+            self.assert_refused(
+                '--file', str(self.file), reason=f'{self.file}: no JSON'
+            )
+
+    def test_service_that_does_not_speak_http_is_named(self):
+        for content in (b'220 ready\r\n', b'HTTP/1.1 200 OK\r\nX: \x1b'):
+            with socket.create_server(('127.0.0.1', 0)) as server:
+                url = f'http://127.0.0.1:{server.getsockname()[1]}/'
+
+                def answer_once(server=server, content=content):
+                    connection, _address = server.accept()
+                    with connection:
+                        connection.recv(1000)
+                        connection.sendall(content)
+
+                thread = threading.Thread(target=answer_once)
+                thread.start()
+                self.assert_refused('--url', url, reason=url)
+                thread.join()
+
+    def test_cluster_without_addresses_has_no_hostfile(self):
+        for member in self.answer['members']:
+            member['address'] = None
+        self.answer['hostfile'] = {'openmpi': '', 'mpich': ''}
+        self.write({'vhpc': self.answer})
+        for form in ('openmpi', 'mpich', 'prrte', 'rankfile'):
+            self.assert_refused(
+                form, '--file', str(self.file), reason='no member runs'
+            )
+        self.assertEqual(0, self.run_('--file', str(self.file))[0])
+
+    def test_cluster_without_members_has_no_topology(self):
+        self.write({'vhpc': {**self.answer, 'members': []}})
+        for form in hosts_program.TOPOLOGY_FORMATS:
+            self.assert_refused(
+                form, '--file', str(self.file), reason='no members'
+            )
+
+    def test_report_is_printed_where_the_terminal_lacks_letters(self):
+        self.answer['members'][0]['name'] = 'w\u00e9\x1b[1m'
+        self.write({'vhpc': self.answer})
+        status, out, err = self.run_(
+            *('--file', str(self.file)), env={'PYTHONIOENCODING': 'ascii'}
+        )
+        self.assertEqual((0, ''), (status, err))
+        self.assertIn(' w??[1m ', out)
+
+    def test_full_disk_is_one_line(self):
+        with open('/dev/full', 'w') as full:
+            status, _out, err = self.run_(
+                'mpich', '--file', str(self.file), stdout=full
+            )
+        self.assertEqual(1, status)
+        self.assertIn('No space left', err)
+        self.assertEqual(1, err.count('\n'), err)
+
+    def test_interrupt_while_it_waits_is_silent(self):
+        fifo = self.path / 'fifo'
+        os.mkfifo(fifo)
+        argv = ('mpich', '--file', str(fifo), '--wait', '600')
+        with (
+            subprocess.Popen(
+                # A shell has its background jobs ignore SIGINT.
+                [
+                    *('env', '--default-signal=INT', sys.executable),
+                    *('-s', '-S', str(self.program), *argv),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ) as process,
+            # The program has opened the file once this returns.
+            open(fifo, 'w'),
+        ):
+            process.send_signal(signal.SIGINT)
+            out, _err = process.communicate()
+        self.assertEqual((130, b''), (process.returncode, out))
+
+    def test_duration_below_zero_is_refused(self):
+        for duration in ('-1', 'nan', 'x'):
+            status, _out, err = self.run_(f'--wait={duration}')
+            self.assertEqual(2, status)
+            self.assertIn('--wait', err)
 
     def test_wait_ends_when_the_cluster_is_complete(self):
         self.answer['cluster']['complete'] = False
