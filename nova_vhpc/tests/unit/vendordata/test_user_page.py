@@ -28,6 +28,7 @@ from nova_vhpc.vendordata import answer
 PAGES = pathlib.Path(__file__).parents[4] / 'doc/source/user'
 _CURL = """\
 #!/bin/sh
+[ -e "$(dirname "$0")/vendor_data2.json" ] || { echo refused >&2; exit 7; }
 cat "$(dirname "$0")/vendor_data2.json"
 """
 
@@ -44,17 +45,19 @@ class UserPageTest(base.TestCase):
         (self.path / 'curl').write_text(_CURL)
         (self.path / 'curl').chmod(0o755)
 
-    def run_script(self, page):
+    def run_script(self, page, check=True):
         """Run the first script of a page of the documentation."""
         match = re.search(
             r'code-block:: sh\n\n((?:   .*\n|\n)+)', (PAGES / page).read_text()
         )
         (self.path / 'script').write_text(textwrap.dedent(match[1]))
-        subprocess.run(
+        return subprocess.run(
             ['sh', '-u', 'script'],
             cwd=self.path,
             env={'PATH': f'{self.path}:{os.environ["PATH"]}'},
-            check=True,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=check,
         )
 
     def test_files_are_written_as_answered(self):
@@ -84,3 +87,21 @@ class UserPageTest(base.TestCase):
             check=True,
         )
         self.assertEqual(self.answered['hostfile']['mpich'], ended.stdout)
+
+    def test_scripts_say_why_they_cannot_write(self):
+        file = self.path / 'vendor_data2.json'
+        for content in ('{"vhpc": {}}', '{}', None):
+            if content is None:
+                file.unlink()
+            else:
+                file.write_text(content)
+            for page in ('virtual-clusters.rst', 'vendordata.rst'):
+                ended = self.run_script(page, check=False)
+                self.assertNotEqual(0, ended.returncode)
+                self.assertEqual(
+                    'this server is in no virtual cluster\n'
+                    if content
+                    else 'refused\n',
+                    ended.stderr,
+                )
+            self.assertFalse(os.access(self.path / 'nova-vhpc-hosts', os.X_OK))
