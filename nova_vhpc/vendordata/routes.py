@@ -29,6 +29,11 @@ _HEAD = """\
 #!/bin/sh
 # Sends packets to members on the same host over the shared bridge. Run it as
 # root, again when members have come or moved. "sh vhpc-routes stop" undoes it.
+if [ "$(id -u)" != 0 ]; then
+    echo 'vhpc-routes: only root may change rules and routes' >&2
+    exit 1
+fi
+failed=0
 for family in -4 -6; do
     while ip $family rule del pref PREFERENCE 2>/dev/null; do :; done
 done
@@ -87,13 +92,15 @@ def script(peer_routes: Sequence[Route]) -> str:
     but no rules, and uses an interface only for destinations to which no
     other interface has a more specific route: with a host route over the
     shared bridge it says "Destination is unreachable" on the own uplink.
+
+    The script ends with 1 if a route cannot be installed, after the others.
     """
     lines = [_HEAD.replace('PREFERENCE', str(_PREFERENCE))]
     for table, route in enumerate(peer_routes, _PREFERENCE):
         ip = f'ip -{route.destination.version}'
         lines += (
-            f'{ip} route replace default via {route.gateway} table {table}\n',
-            f'{ip} rule add pref {_PREFERENCE}'
-            f' to {route.destination} lookup {table}\n',
+            f'{ip} route replace default via {route.gateway} table {table}',
+            f' && {ip} rule add pref {_PREFERENCE}'
+            f' to {route.destination} lookup {table} || failed=1\n',
         )
-    return ''.join(lines)
+    return ''.join([*lines, 'exit "$failed"\n'])
