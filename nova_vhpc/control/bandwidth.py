@@ -12,8 +12,8 @@
 
 """From a time slice to period and quota, keeping the CPU share of the flavor.
 
-DESIGN.md, "What a slice is on Linux": a time slice *s* at CPU share *f* is
-written as quota = s, period = s/f, so only the grain changes. Without a
+Linux has no time slice to set. So a time slice *s* at CPU share *f* is
+written as quota = s, period = s/f, and only the grain changes. Without a
 quota, quota = period = s never throttles a vCPU. If a slice is not shorter
 than the flavor's own quota, the original period and quota stay.
 """

@@ -12,9 +12,9 @@
 
 """The ``vhpc:*`` flavor extra specs, in one table.
 
-DESIGN.md section 6. The filter and the agent use :func:`parse`, which
-accepts wrong values: a flavor may be older than the validators. Nova's API
-uses :func:`register`, whose validators refuse wrong values.
+The filter and the agent use :func:`parse`, which accepts wrong values: a
+flavor may be older than the validators. Nova's API uses :func:`register`,
+whose validators refuse wrong values.
 """
 
 import dataclasses
@@ -202,7 +202,7 @@ class ExtraSpecs:
 
     :ivar requested: whether the flavor has any ``vhpc:`` key.
     :ivar errors: one sentence for each unknown key or wrong value. If there
-        is any, the server counts as ``general`` (DESIGN.md section 6).
+        is any, the server counts as ``general``.
     """
 
     requested: bool = False

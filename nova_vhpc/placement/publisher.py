@@ -13,9 +13,9 @@
 
 """Publish a host's topology as nested resource providers in Placement.
 
-DESIGN.md section 4. There is one provider for each uplink and one marker,
-all direct children of the compute node's root provider. Nova owns the root;
-only its trait ``CUSTOM_VHPC_HOST`` is changed.
+There is one provider for each uplink and one marker, all direct children of
+the compute node's root provider. Nova owns the root; only its trait
+``CUSTOM_VHPC_HOST`` is changed.
 """
 
 import collections

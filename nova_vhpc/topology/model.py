@@ -12,10 +12,10 @@
 
 """A host's bridges and uplinks, and their names in Placement. Pure.
 
-DESIGN.md section 4. The names and identifiers here are the contract between
-the agent, which publishes uplinks to Placement, and the filter, which finds
-them there. The filter's bulk read of Placement returns no provider names, so
-both sides derive provider UUIDs from names.
+The names and identifiers here are the contract between the agent, which
+publishes uplinks to Placement, and the filter, which finds them there. The
+filter's bulk read of Placement returns no provider names, so both sides derive
+provider UUIDs from names.
 """
 
 import dataclasses

@@ -13,7 +13,7 @@
 
 """Plan where all members of a virtual cluster go.
 
-The plan is made before Nova places the first member (DESIGN.md section 4).
+The plan is made before Nova places the first member.
 Pure: the same request always gets the same placement. Other rooms call
 :func:`plan`, :func:`capacity` and :func:`beyond_tier` only.
 """
