@@ -18,6 +18,7 @@ is told of in one line, whichever module imports it.
 
 import functools
 import importlib
+import signal
 import sys
 
 _DISTRIBUTIONS = {
@@ -59,7 +60,7 @@ def run(program: str) -> int:
 
     :param program: name of its module in this package.
     :returns: exit status of the program, or that for an error if a library
-        that it needs cannot be imported.
+        that it needs cannot be imported; 130 if it was interrupted.
     """
     try:
         status: int = importlib.import_module(
@@ -73,6 +74,8 @@ def run(program: str) -> int:
             file=sys.stderr,
         )
         return _STATUSES.get(program, 2)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return status
 
 

@@ -176,7 +176,8 @@ class ControlClient:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         hush()
         self._timeout_s = conf.vhpc_peers.call_timeout
-        self._stuck = False
+        self._lock = threading.Lock()
+        self._calls_under_way = 0
         self._transport = get_transport(conf)
         self._client = messaging.get_rpc_client(
             self._transport,
@@ -273,12 +274,16 @@ class ControlClient:
                 done.put((client.call({}, method, **arguments), None))
             except Exception as error:
                 done.put((None, error))
+            finally:
+                with self._lock:
+                    self._calls_under_way -= 1
 
+        with self._lock:
+            self._calls_under_way += 1
         threading.Thread(target=call, daemon=True).start()
         try:
             answer, error = done.get(timeout=self._timeout_s + _GRACE_S)
         except queue.Empty:
-            self._stuck = True
             raise ControlError(
                 f'host {host}: the message bus did not answer within '
                 f'{self._timeout_s + _GRACE_S:g} s; check transport_url and '
@@ -289,7 +294,8 @@ class ControlClient:
         return dict(answer)
 
     def close(self) -> None:
-        """Disconnect from the bus."""
-        if not self._stuck:
-            # A driver that waits for its broker would block here.
+        """Disconnect from the bus, unless a call is under way."""
+        if not self._calls_under_way:
+            # A driver that waits for its broker, as after a time limit or
+            # Ctrl-C, would block here.
             self._transport.cleanup()

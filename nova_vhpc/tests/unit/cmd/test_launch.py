@@ -12,11 +12,17 @@
 
 """Console scripts without a library say which extra or package is missing."""
 
+import importlib
 import pathlib
 import tomllib
 
+import fixtures
+
+from nova_vhpc.cmd import launch
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.cmd import launcher
+
+ROOT = pathlib.Path(__file__).parents[4]
 
 # Runs the console script argv[1] as if the module argv[2] was not installed.
 ARGUMENTS = {
@@ -63,13 +69,24 @@ def script(program):
 
 class LaunchTest(base.TestCase):
     def test_every_console_script_is_launched(self):
-        root = pathlib.Path(__file__).parents[4]
-        project = tomllib.loads((root / 'pyproject.toml').read_text())
+        project = tomllib.loads((ROOT / 'pyproject.toml').read_text())
         scripts = {
             name.removeprefix('nova-vhpc-'): value
             for name, value in project['project']['scripts'].items()
         }
         self.assertEqual(scripts, {name: script(name) for name in NEEDED})
+
+    def test_interrupted_program_ends_with_130_and_without_a_traceback(self):
+        for program in ('ctl', 'explain', 'flavor', 'status'):
+            module = importlib.import_module(f'nova_vhpc.cmd.{program}')
+            self.useFixture(
+                fixtures.MockPatchObject(
+                    module, 'main', side_effect=KeyboardInterrupt
+                )
+            )
+            self.assertEqual(130, launch.run(program))
+            page = ROOT / f'doc/source/cli/nova-vhpc-{program}.rst'
+            self.assertIn('\n``130``\n', page.read_text())
 
     def test_missing_library_is_named_with_its_package(self):
         for program, modules in NEEDED.items():

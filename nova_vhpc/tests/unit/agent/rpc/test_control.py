@@ -12,10 +12,13 @@
 
 """Control calls over an in-memory bus, between old and new versions."""
 
+import threading
+import time
 import types
 import uuid
 from typing import Any
 
+import fixtures
 from oslotest import base
 
 from nova_vhpc.agent.rpc import control
@@ -149,6 +152,36 @@ class TestControl(base.BaseTestCase):
         )
         self.assertIn(f'host {self.host}: ', str(error))
         self.assertIn('does not know vhpc.control 1.0', str(error))
+
+    def test_close_does_not_wait_for_a_call_that_is_under_way(self) -> None:
+        """As after Ctrl-C, while the driver waits for its broker."""
+        cleanup = self.useFixture(
+            fixtures.MockPatchObject(self.client._transport, 'cleanup')
+        ).mock
+        begun, released = threading.Event(), threading.Event()
+
+        def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            begun.set()
+            self.assertTrue(released.wait(60.0))
+            return {'answer': {}}
+
+        self.useFixture(
+            fixtures.MockPatchObject(self.client._client, 'prepare')
+        ).mock.return_value.call = call
+        caller = threading.Thread(
+            target=self.client.call, args=(self.host, 'status'), daemon=True
+        )
+        caller.start()
+        self.assertTrue(begun.wait(60.0))
+        self.client.close()
+        cleanup.assert_not_called()
+        released.set()
+        caller.join(60.0)
+        deadline = time.monotonic() + 60.0
+        while not cleanup.called and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self.client.close()
+        cleanup.assert_called_once_with()
 
     def test_wait_of_a_call_is_limited(self) -> None:
         endpoint = control._Endpoint(self.control)
