@@ -108,8 +108,8 @@ class Sample:
     A field is None if it could not be measured. Values may be impossible (NaN,
     negative after a counter reset): the controller checks them.
 
-    :ivar sync_latency_us: mean time that a vCPU was held up (DESIGN's
-        *synchronisation latency*), in microseconds per control period.
+    :ivar sync_latency_us: mean time that a vCPU was held up
+        (*synchronisation latency*), in microseconds per control period.
     :ivar io_events: I/O events, scaled to 100 ms.
     :ivar vcpu_run_us: CPU time that each vCPU used in the period.
     :ivar vcpu_wait_us: time that each vCPU was runnable but not running.
