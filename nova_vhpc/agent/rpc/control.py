@@ -296,6 +296,5 @@ class ControlClient:
     def close(self) -> None:
         """Disconnect from the bus, unless a call is under way."""
         if not self._calls_under_way:
-            # A driver that waits for its broker, as after a time limit or
-            # Ctrl-C, would block here.
+            # A driver that waits for its broker would block here.
             self._transport.cleanup()
