@@ -102,6 +102,21 @@ make_system() {
     logged in_root systemctl enable host-vm-checks.service
 }
 
+# Modular daemons in place of libvirtd, built in a copy of the system.
+make_modular() {
+    say "building virtqemud"
+    rm -rf --one-file-system "$PLACE/build"
+    cp -a "$ROOT" "$PLACE/build"
+    cp tools/host-vm/modular.sh "$PLACE/build/"
+    ROOT=$PLACE/build logged in_root sh /modular.sh
+    tar -cf - -C "$PLACE/build/modular" . | tar -xf - -C "$ROOT" --keep-directory-symlink
+    rm -rf --one-file-system "$PLACE/build"
+    logged in_root systemctl disable libvirtd.service libvirtd.socket libvirtd-ro.socket \
+        libvirtd-admin.socket
+    logged in_root systemctl enable virtqemud.service virtqemud.socket virtqemud-ro.socket \
+        virtqemud-admin.socket virtlogd.socket
+}
+
 make_wheel() {
     rm -rf "$ROOT/payload"
     mkdir -p "$ROOT/payload"
