@@ -168,9 +168,8 @@ def _members(
             ids = opaque_ids.OpaqueIds(cluster.project_id, secret)
             found['host'] = ids.host(member.host)
             host = (cluster.hosts or {}).get(member.host)
-            if host is not None and host.switch is not None:
+            if host is not None:
                 found['switch'] = ids.switch(host.switch)
-            if host is not None and host.rack is not None:
                 found['rack'] = ids.rack(host.rack)
         yield found
 

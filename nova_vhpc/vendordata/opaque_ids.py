@@ -49,13 +49,13 @@ class OpaqueIds:
         """Return the ID of a compute host."""
         return self._of('host', name)
 
-    def switch(self, name: str) -> str:
-        """Return the ID of a switch."""
-        return self._of('switch', name)
+    def switch(self, name: str | None) -> str | None:
+        """Return the ID of a host's switch; None if it is in none."""
+        return None if name is None else self._of('switch', name)
 
-    def rack(self, name: str) -> str:
-        """Return the ID of a rack."""
-        return self._of('rack', name)
+    def rack(self, name: str | None) -> str | None:
+        """Return the ID of a host's rack; None if it is in none."""
+        return None if name is None else self._of('rack', name)
 
     def _of(self, kind: str, name: str) -> str:
         # Neither a project ID nor a name in Nova's API has a null character,
