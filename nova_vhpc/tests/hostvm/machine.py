@@ -55,7 +55,8 @@ def run(*command: str, may_fail: bool = False) -> str:
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
     """Wait until a condition is true, and return its value.
 
-    :raises AssertionError: it is not within :data:`PATIENCE_S`.
+    :raises AssertionError: it is not within :data:`PATIENCE_S`; with what the
+        agent says.
     """
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
@@ -63,7 +64,10 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
         if value:
             return value
         time.sleep(0.05)
-    raise AssertionError(f'timeout while waiting for {what}')
+    raise AssertionError(
+        f'timeout while waiting for {what}: {json.dumps(agent_status())}\n'
+        f'{agent_log()[-4000:]}'
+    )
 
 
 def unit_property(name: str, unit: str = UNIT) -> str:
@@ -231,10 +235,4 @@ def wait_for_agent() -> dict[str, Any]:
         ours = status['agent']['ticks'] > 1 and status['agent']['libvirt_up']
         return status if ours else None
 
-    try:
-        return wait_for(ready, 'the agent')
-    except AssertionError:
-        raise AssertionError(
-            f'the agent does not run: {json.dumps(agent_status())}\n'
-            f'{agent_log()[-4000:]}'
-        ) from None
+    return wait_for(ready, 'the agent to run')
