@@ -8,10 +8,8 @@
 #   tools/skew.sh newer             the second; its host has the agent from the
 #                                   environment of 34, but nova-compute 33,
 #                                   because Nova 33 serves no nova-compute 34
-#   tools/skew.sh agent REVISION [--no-slots]
-#                                   one host with the agent of another revision of
-#                                   this repository; --no-slots if that knows
-#                                   version 1.1 of the messages only
+#   tools/skew.sh agent REVISION    one host with the agent of another revision of
+#                                   this repository, which must know uplinks of OVN
 set -euo pipefail
 
 # shellcheck source=tools/lib.sh
@@ -27,7 +25,6 @@ run() {
 # agent_of REVISION: run with the agent of that revision.
 agent_of() {
     local tree revision=$1
-    shift
     tree=$(mktemp -d)
     # shellcheck disable=SC2064 # the name is known now only
     trap "rm -rf '$tree'" EXIT
@@ -36,24 +33,24 @@ agent_of() {
     # With its own entry points, which name its own modules.
     PBR_VERSION=0.0.0 "$VENV/bin/pip" install -q --no-deps \
         --target "$tree/nova-vhpc" "$tree/source" || die "pip install failed (above)"
-    run "$VENV" "$VENV/bin" --tree "$tree/nova-vhpc" "$@"
+    run "$VENV" "$VENV/bin" --tree "$tree/nova-vhpc"
 }
 
 [ "$(id -u)" = 0 ] || die "run as root: it creates network namespaces and guests"
-case "$*" in
-"" | older | newer) ;;
-"agent "?*)
+case "$#:$*" in
+"0:" | "1:older" | "1:newer") ;;
+"2:agent "*)
     git -C "$TOP_DIR" rev-parse -q --verify "$2^{commit}" >/dev/null ||
         die "no revision '$2' in this clone"
     ;;
-*) die "no '$*'; there are: older, newer, agent REVISION [--no-slots]" ;;
+*) die "no '$*'; there are: older, newer, agent REVISION" ;;
 esac
 # shellcheck disable=SC2119 # our arguments are not meant for ensure_venv
 ensure_venv
 "$TOP_DIR/tools/ovn-root.sh"
 cd "$TOP_DIR"
 if [ "${1:-}" = agent ]; then
-    agent_of "${@:2}"
+    agent_of "$2"
     exit
 fi
 ensure_older_venv

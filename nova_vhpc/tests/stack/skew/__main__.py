@@ -48,10 +48,10 @@ PARTS = (
     restore.run,
     move.run,
     releases.check_ours,
+    pair.run,
+    slots.run,
+    clean_up.run,
 )
-
-SLOT_PARTS = (pair.run, slots.run)
-"""Parts for agents that know version 1.2 of the messages."""
 
 
 def main() -> int:
@@ -76,11 +76,6 @@ def main() -> int:
         help='directory of "pip install --target" with the nova-vhpc of that '
         "host's agent",
     )
-    parser.add_argument(
-        '--no-slots',
-        action='store_true',
-        help='that agent is older than the slots of clusters',
-    )
     args = parser.parse_args()
     # Not resolved: the programs of a virtual environment are links.
     programs = args.programs.absolute()
@@ -89,9 +84,7 @@ def main() -> int:
         last = environment.Environment(agent=programs, tree=tree)
     else:
         last = environment.Environment(programs, tree=tree)
-    more = () if args.no_slots else SLOT_PARTS
-    parts = (*PARTS, *more, clean_up.run)
-    return runner.run(state.Demo(last), parts, 'skew')
+    return runner.run(state.Demo(last), PARTS, 'skew')
 
 
 if __name__ == '__main__':
