@@ -53,6 +53,10 @@ class TopologyCluster(base.Command):
     never names.
     """
 
+    auth_required = False
+    """The client logs in before it reads the arguments, and ``--vendor-data``
+    needs no login: :meth:`run` makes up for it."""
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
@@ -103,6 +107,13 @@ class TopologyCluster(base.Command):
         )
         base.add_tier_keys(parser)
         return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command, after the login if it asks the cloud."""
+        if not parsed_args.vendor_data:
+            self.auth_required = True
+            self.app.prepare_to_run_command(self)
+        return super().run(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print the file.

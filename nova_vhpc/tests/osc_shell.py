@@ -61,12 +61,18 @@ class Shell(app.App):
             stderr=self.err,
             deferred_help=True,
         )
-        self.client_manager = types.SimpleNamespace(
-            sdk_connection=sdk_connection,
-            vhpc=plugin.make_client(
-                types.SimpleNamespace(sdk_connection=sdk_connection)
-            ),
-        )
+        self._sdk_connection = sdk_connection
+        self.client_manager = types.SimpleNamespace()
+
+    def prepare_to_run_command(self, cmd):
+        """Log in, as the client does before each command that needs it."""
+        if not getattr(cmd, 'auth_required', True):
+            return
+        connection = self._sdk_connection
+        if connection is None:
+            raise RuntimeError('no login')
+        self.client_manager.sdk_connection = connection
+        self.client_manager.vhpc = plugin.make_client(self.client_manager)
 
     def configure_logging(self):
         """Leave the process's logging alone, unlike cliff."""
@@ -75,7 +81,8 @@ class Shell(app.App):
 def run(connection, *argv):
     """Run ``openstack vhpc`` with arguments.
 
-    :param connection: openstacksdk connection, as after the client's login.
+    :param connection: openstacksdk connection, as after the client's login;
+        None if there can be none.
     :returns: exit status, standard output, standard error and log.
     """
     shell = Shell(connection)

@@ -15,6 +15,7 @@ import pathlib
 
 import fixtures
 
+from nova_vhpc.tests import osc_shell
 from nova_vhpc.tests.unit.osc import test_cluster
 from nova_vhpc.tests.unit.vendordata import fakes
 from nova_vhpc.vendordata import answer, nova, opaque_ids
@@ -102,7 +103,7 @@ class TopologyTest(test_cluster.ClusterTestCase):
         self.assertIn('--vendor-data', err)
         self.assertNotIn('403', err)
 
-    def test_vendordata_of_a_member_needs_no_cloud(self):
+    def test_vendordata_of_a_member_needs_no_login(self):
         ids = fakes.IDS
         cluster = fakes.cluster(
             [
@@ -113,10 +114,15 @@ class TopologyTest(test_cluster.ClusterTestCase):
         file = self.path / 'vendor_data2.json'
         found = answer.answer(cluster, fakes.uuid(1))
         file.write_text(json.dumps({'vhpc': found}))
-        status, out, err = self.topology('--vendor-data', str(file))
+        argv = ('cluster', 'topology', '--format', 'slurm-conf')
+        status, out, err = osc_shell.run(
+            None, *argv, '--vendor-data', str(file)
+        )
         self.assertEqual(0, status, err)
         self.assertIn(f'SwitchName={ids.switch("s2")} Nodes=member-2\n', out)
-        self.assertEqual([], self.cloud.requests)
+        status, out, err = osc_shell.run(None, *argv, 'g')
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('no login', err)
 
     def test_file_that_is_no_vendordata_is_refused_in_one_line(self):
         file = self.path / 'vendor_data2.json'
