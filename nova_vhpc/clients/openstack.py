@@ -240,11 +240,13 @@ def find_flavor(connection: Any, name: str) -> Any:
     """Return a flavor with its extra specs.
 
     :param name: name or ID of the flavor.
-    :raises CloudError: the flavor does not exist or is not visible.
+    :raises CloudError: the flavor does not exist or is not visible, or the
+        answer is not what the API describes.
     """
-    flavor = connection.compute.find_flavor(
-        name, ignore_missing=True, get_extra_specs=True
-    )
+    with read():
+        flavor = connection.compute.find_flavor(
+            name, ignore_missing=True, get_extra_specs=True
+        )
     if flavor is None:
         raise CloudError(
             f"no flavor '{name}': openstack flavor list --all has them all"
@@ -256,10 +258,13 @@ def all_flavors(connection: Any) -> list[Any]:
     """Return all flavors with their extra specs.
 
     Those of single projects are among them for an administrator only.
+
+    :raises CloudError: the answer is not what the API describes.
     """
-    return list(
-        connection.compute.flavors(get_extra_specs=True, is_public='None')
-    )
+    with read():
+        return list(
+            connection.compute.flavors(get_extra_specs=True, is_public='None')
+        )
 
 
 def _refused(status: int, adapter: Any) -> str:

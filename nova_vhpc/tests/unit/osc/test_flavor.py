@@ -42,6 +42,14 @@ class FlavorTest(shell.ShellTestCase):
         self.assertEqual(('POST', '/flavors/1/os-extra_specs'), (method, path))
         self.assertEqual({'extra_specs': SEPARATE}, body)
 
+    def test_answer_of_a_proxy_is_one_line(self):
+        self.cloud.answers['/flavors/f'] = []
+        for argv in (('show', 'f'), ('set', 'f', '--workload', 'parallel')):
+            status, out, err = self.run_('flavor', *argv)
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('is there a proxy', err.splitlines()[-1])
+        self.assertEqual([], self.written())
+
     def test_dry_run_writes_nothing(self):
         self.flavor()
         for argv in (
