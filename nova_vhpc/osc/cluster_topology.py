@@ -110,7 +110,7 @@ class TopologyCluster(base.Command):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, after the login if it asks the cloud."""
-        if not parsed_args.vendor_data:
+        if parsed_args.cluster and not parsed_args.vendor_data:
             self.auth_required = True
             self.app.prepare_to_run_command(self)
         return super().run(parsed_args)
@@ -195,7 +195,12 @@ def _from_files(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             answer = json.loads(pathlib.Path(name).read_text())
             members = answer[args.vendor_data_target]['members']
             yield from (_checked(member) for member in members)
-        except (ValueError, LookupError, TypeError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            RecursionError,
+        ) as error:
             raise exceptions.CommandError(
                 f'{name}: no vendordata of a member of a virtual cluster '
                 f'under "{args.vendor_data_target}": '

@@ -139,12 +139,19 @@ class TopologyTest(test_cluster.ClusterTestCase):
             self.assertEqual((1, ''), (status, out))
             self.assertIn('no vendordata', err.splitlines()[-1])
             self.assertIn('no vendordata', err)
+        file.write_text('[' * 100_000)
+        status, _out, err = self.topology('--vendor-data', str(file))
+        self.assertEqual(1, status)
+        self.assertIn('no vendordata', err.splitlines()[-1])
         status, _out, err = self.topology('--vendor-data', '/nonexistent')
         self.assertEqual(1, status)
         self.assertIn('/nonexistent', err.splitlines()[-1])
 
     def test_clusters_and_files_exclude_each_other(self):
         for argv in ((), ('g', '--vendor-data', 'x')):
-            status, _out, err = self.topology(*argv)
+            # Said before a login that may fail.
+            status, _out, err = osc_shell.run(
+                None, 'cluster', 'topology', '--format', 'slurm-conf', *argv
+            )
             self.assertEqual(1, status)
             self.assertIn('one of the two', err)
