@@ -50,18 +50,10 @@ class Weights:
         self._by_file = options.window_weights == 'cgroup'
         self._processes = processes
         self._v2 = cgroup.cpu_is_v2(pathlib.Path(options.cgroup_root))
+        self._of_idle = cgroup_weight.SHARES_OF_IDLE[
+            'cpu.weight' if self._v2 else 'cpu.shares'
+        ]
         self._logged = False
-
-    def reported(self, shares: int) -> int:
-        """Return what libvirt will report of a weight.
-
-        :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
-        """
-        if shares == model.IDLE_SHARES:
-            return cgroup_weight.SHARES_OF_IDLE[
-                'cpu.weight' if self._v2 else 'cpu.shares'
-            ]
-        return shares
 
     def seen(self, shares: int) -> tuple[int, ...]:
         """Return all ``cpu_shares`` that libvirt may report of a write.
@@ -76,7 +68,7 @@ class Weights:
         default = (
             model.DEFAULT_SHARES_V2 if self._v2 else model.DEFAULT_SHARES_V1
         )
-        return default, self.reported(shares)
+        return default, *self._of_idle
 
     def write(self, guest: guest.Guest, shares: int) -> None:
         """Set the weight of a running guest; the caller holds its lock.
@@ -87,12 +79,13 @@ class Weights:
         :param shares: ``cpu_shares``, or :data:`.model.IDLE_SHARES`.
         :raises libvirt.libvirtError: libvirt refused it.
         """
-        problem = self._write_file(guest, shares) if self._by_file else ''
-        in_force = self.reported(shares)
-        if problem or not self._by_file:
-            in_force = max(in_force, 1 if self._v2 else 2)
-            cputune.write_shares(guest.domain, in_force)
-        guest.note_written({cputune.SHARES: in_force})
+        problem = ''
+        if not self._by_file or (problem := self._write_file(guest, shares)):
+            if shares == model.IDLE_SHARES:
+                # The largest is one that libvirt takes.
+                shares = max(self._of_idle)
+            cputune.write_shares(guest.domain, shares)
+            guest.note_written({cputune.SHARES: shares})
         if problem and not self._logged:
             # Logged once: the reason is mostly the same for all guests.
             self._logged = True
@@ -108,10 +101,7 @@ class Weights:
 
         :returns: whether the weight was written.
         """
-        if self._write_file(guest, shares):
-            return False
-        guest.note_written({cputune.SHARES: self.reported(shares)})
-        return True
+        return not self._write_file(guest, shares)
 
     def _write_file(self, guest: guest.Guest, shares: int) -> str:
         """Return why the file was not written; empty if it was."""
@@ -119,7 +109,11 @@ class Weights:
             guest.weight_file = cgroup_weight.WeightFile(
                 _find(guest, self._processes)
             )
-        return guest.weight_file.write(guest.domain, shares)
+        file = guest.weight_file
+        problem = file.write(guest.domain, shares)
+        if not problem:
+            guest.note_written({cputune.SHARES: file.in_force})
+        return problem
 
 
 def restore_by_file(
@@ -234,10 +228,9 @@ def end_idle(
     if file is None:
         return
     try:
-        if written_values.may_be_written(
-            written,
-            cputune.SHARES,
-            cgroup_weight.reported(file, model.IDLE_SHARES),
+        if any(
+            written_values.may_be_written(written, cputune.SHARES, shares)
+            for shares in cgroup_weight.SHARES_OF_IDLE[file.name]
         ):
             cgroup_weight.end_idle(file)
     except OSError as error:

@@ -20,9 +20,10 @@ from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.linux import cgroup
 
-SHARES_OF_IDLE = {'cpu.shares': 3, 'cpu.weight': 0}
-"""``cpu_shares`` that libvirt reports of a group that is idle, by the name of
-the weight file (kernel/sched/core.c: ``sched_group_set_idle``)."""
+SHARES_OF_IDLE = {'cpu.shares': (3,), 'cpu.weight': (0, 1)}
+"""``cpu_shares`` that libvirt may report of a group that is idle, by the name
+of the weight file. ``cpu.weight`` is 0 until Linux 6.11, and 1 since 6.12
+(kernel/sched/core.c: ``sched_weight_to_cgroup``)."""
 
 
 def read(path: pathlib.Path) -> int:
@@ -79,13 +80,15 @@ class WeightFile:
         cannot write one.
     :ivar proven: libvirt has reported a value that was written to the file,
         so the file is the one that libvirt reads.
+    :ivar in_force: ``cpu_shares`` that libvirt reports of the last write.
     """
 
-    __slots__ = ('_path', 'proven')
+    __slots__ = ('_path', 'in_force', 'proven')
 
     def __init__(self, path: pathlib.Path | None) -> None:
         self._path = path
         self.proven = False
+        self.in_force = 0
 
     def write(self, domain: Any, shares: int) -> str:
         """Write the weight, or make the group idle.
@@ -96,36 +99,51 @@ class WeightFile:
         :raises libvirt.libvirtError: libvirt cannot report the weight, so
             the file could not be proven.
         """
-        if self._path is None:
+        path = self._path
+        if path is None:
             return 'it is in no control group that the agent can write'
+        if self.proven:
+            return self._put(path, shares)
         try:
-            if self.proven:
-                put(self._path, shares)
-                return ''
-            before = read(self._path)
-            if is_idle(self._path):
+            before = read(path)
+            if is_idle(path):
                 return 'its control group is idle, which the agent did not set'
-            put(self._path, shares)
         except (OSError, ValueError) as error:
-            path, self._path = self._path, None
-            self.proven = False
-            reason = error.strerror if isinstance(error, OSError) else None
-            return f'{path}: {reason or error}'
-        written = reported(self._path, shares)
+            return self._give_up(path, error)
+        problem = self._put(path, shares)
         is_read = False
         try:
-            parameters = domain.schedulerParametersFlags(cputune.LIVE)
-            is_read = parameters.get(cputune.SHARES) == written
+            if not problem:
+                parameters = domain.schedulerParametersFlags(cputune.LIVE)
+                is_read = parameters.get(cputune.SHARES) == self.in_force
         finally:
             if not is_read:
                 with contextlib.suppress(OSError):
-                    put(self._path, before)
+                    put(path, before)
         if is_read:
             # A value that was in the file before proves nothing.
-            self.proven = before != written
+            self.proven = before != self.in_force
             return ''
-        path, self._path = self._path, None
-        return f'{path} is not what libvirt reads'
+        self._path = None
+        return problem or f'{path} is not what libvirt reads'
+
+    def _put(self, path: pathlib.Path, shares: int) -> str:
+        """Write the weight; return why it was not written."""
+        try:
+            put(path, shares)
+            self.in_force = reported(path, shares)
+        except (OSError, ValueError) as error:
+            with contextlib.suppress(OSError):
+                end_idle(path)
+            return self._give_up(path, error)
+        return ''
+
+    def _give_up(self, path: pathlib.Path, error: Exception) -> str:
+        """Use the file no more; return why."""
+        self._path = None
+        self.proven = False
+        reason = error.strerror if isinstance(error, OSError) else None
+        return f'{path}: {reason or error}'
 
     def end_idle(self) -> None:
         """Make a group that the agent made idle ready for libvirt's writes.
@@ -138,7 +156,15 @@ class WeightFile:
 
 
 def reported(path: pathlib.Path, shares: int) -> int:
-    """Return what libvirt reports of a weight that was put."""
-    if shares == model.IDLE_SHARES:
-        return SHARES_OF_IDLE[path.name]
-    return shares
+    """Return what libvirt reports of a weight that was put.
+
+    :raises OSError: it cannot be read.
+    :raises ValueError: the kernel gives idle groups another weight than those
+        in :data:`SHARES_OF_IDLE`.
+    """
+    if shares != model.IDLE_SHARES:
+        return shares
+    in_force = read(path)
+    if in_force not in SHARES_OF_IDLE[path.name]:
+        raise ValueError(f'{in_force} is no weight of an idle control group')
+    return in_force

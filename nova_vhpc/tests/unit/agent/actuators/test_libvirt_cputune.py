@@ -26,7 +26,10 @@ from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.guests import test_guest
-from nova_vhpc.tests.unit.agent.libvirt import test_cgroup_weight
+from nova_vhpc.tests.unit.agent.libvirt import (
+    idle_kernel,
+    test_cgroup_weight,
+)
 from nova_vhpc.tests.unit.agent.restore import test_cputune
 
 FIRST, SECOND = frozenset({0}), frozenset({1})
@@ -54,11 +57,13 @@ class ActuatorTestCase(base.BaseTestCase):
 class TestShares(ActuatorTestCase):
     def test_group_left_idle_by_a_window_takes_the_weight(self) -> None:
         """The kernel refuses weights of an idle group."""
+        self.useFixture(idle_kernel.IdleKernel())
         files = test_cgroup_weight.CgroupFiles(
             self.useFixture(fixtures.TempDir()).path, 'cpu.shares', '0'
         )
         file = self.guest.weight_file = cgroup_weight.WeightFile(files.weight)
         file.write(test_cgroup_weight.Domain(files), model.IDLE_SHARES)
+        self.assertEqual('1', files.idle.read_text())
         idle_at_write: list[str] = []
 
         def note(*_: Any) -> None:

@@ -27,6 +27,7 @@ from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.external_changes import policy_case
 from nova_vhpc.tests.unit.agent.guests import test_guest
+from nova_vhpc.tests.unit.agent.libvirt import idle_kernel
 
 
 class GroupDomain(policy_case.Domain):
@@ -38,12 +39,7 @@ class GroupDomain(policy_case.Domain):
         self.writes = 0
 
     def schedulerParametersFlags(self, flags: int = 0) -> dict[str, int]:
-        idle = self.path.with_name('cpu.idle')
-        if idle.exists() and idle.read_text().strip() == '1':
-            shares = cgroup_weight.SHARES_OF_IDLE[self.path.name]
-        else:
-            shares = int(self.path.read_text())
-        self.values[cputune.SHARES] = shares
+        self.values[cputune.SHARES] = cgroup_weight.read(self.path)
         return super().schedulerParametersFlags(flags)
 
     def setSchedulerParametersFlags(
@@ -59,6 +55,7 @@ class WeightsCase(base.BaseTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.kernel = self.useFixture(idle_kernel.IdleKernel())
         self.path = pathlib.Path(tempfile.mkdtemp()) / 'cpu.weight'
         self.path.write_text('1024\n')
         self.host = mock.Mock(spec=qemu_process.Processes)
@@ -230,15 +227,16 @@ class TestIdle(WeightsCase):
 
     def test_guest_is_idle_by_its_file_and_not_idle_afterwards(self) -> None:
         writing = self.weights()
-        writing.write(self.guest, model.IDLE_SHARES)
-        self.assertEqual('1', self.idle.read_text())
-        self.assertEqual(
-            writing.reported(model.IDLE_SHARES), self.guest.in_force.shares
-        )
-        writing.write(self.guest, 40_960)
-        self.assertEqual(
-            ('0', '40960'), (self.idle.read_text(), self.path.read_text())
-        )
+        for weight in (0, 1):
+            self.kernel.weight = weight
+            writing.write(self.guest, model.IDLE_SHARES)
+            self.assertEqual('1', self.idle.read_text())
+            self.assertEqual(weight, self.guest.in_force.shares)
+            writing.write(self.guest, 40_960)
+            self.assertEqual(
+                ('0', '40960'), (self.idle.read_text(), self.path.read_text())
+            )
+            self.assertEqual(40_960, self.guest.in_force.shares)
         self.assertEqual(0, self.domain.writes)
 
     def test_default_weight_may_be_seen_before_the_next_weight(self) -> None:
@@ -248,6 +246,11 @@ class TestIdle(WeightsCase):
             self.weights().seen(model.IDLE_SHARES),
         )
         self.assertEqual((20,), self.weights().seen(20))
+        with mock.patch.object(weights.cgroup, 'cpu_is_v2', return_value=True):
+            self.assertEqual(
+                (model.DEFAULT_SHARES_V2, 0, 1),
+                self.weights().seen(model.IDLE_SHARES),
+            )
 
     def test_guest_gets_the_least_weight_where_only_libvirt_writes(
         self,
@@ -258,8 +261,6 @@ class TestIdle(WeightsCase):
 
     def test_weight_of_an_idle_guest_is_restored_by_file(self) -> None:
         self.weights().write(self.guest, model.IDLE_SHARES)
-        # As the kernel shows it.
-        self.path.write_text('0\n')
         self.guest.event_history.written_shares.add(0)
         weights.restore_by_file(self.guest, self.host)
         self.assertEqual(
@@ -273,8 +274,9 @@ class TestIdle(WeightsCase):
 
     def test_idle_ends_if_the_agent_may_have_caused_it(self) -> None:
         self.host.vcpu_threads.return_value = (78,)
-        shares = frozenset({0, 40_960})
-        self.assertEqual('0', self.end_idle({cputune.SHARES: shares}))
+        for idle in (0, 1):
+            shares = frozenset({idle, 40_960})
+            self.assertEqual('0', self.end_idle({cputune.SHARES: shares}))
         # A record that cannot be read.
         self.assertEqual('0', self.end_idle(None))
 

@@ -19,6 +19,7 @@ import fixtures
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.agent.libvirt import idle_kernel
 
 
 class CgroupFiles:
@@ -42,14 +43,14 @@ class Domain:
         self.files = files
 
     def schedulerParametersFlags(self, flags: int) -> dict[str, int]:
-        if self.files.idle.exists() and self.files.idle.read_text() == '1':
-            shares = cgroup_weight.SHARES_OF_IDLE[self.files.weight.name]
-        else:
-            shares = int(self.files.weight.read_text())
-        return {cputune.SHARES: shares}
+        return {cputune.SHARES: cgroup_weight.read(self.files.weight)}
 
 
 class FilesTestCase(base.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.kernel = self.useFixture(idle_kernel.IdleKernel())
+
     def files(
         self, name: str = 'cpu.weight', idle: str | None = '0'
     ) -> CgroupFiles:
@@ -110,12 +111,30 @@ class EndIdleTest(FilesTestCase):
 
 class WeightFileTest(FilesTestCase):
     def test_idle_weight_proves_the_file_as_libvirt_reports_it(self) -> None:
-        for name in ('cpu.weight', 'cpu.shares'):
+        for name, weight, shares in (
+            ('cpu.weight', 0, 0),
+            ('cpu.weight', 1, 1),
+            ('cpu.shares', 0, 3),
+        ):
+            self.kernel.weight = weight
             files = self.files(name)
             file = cgroup_weight.WeightFile(files.weight)
             problem = file.write(Domain(files), model.IDLE_SHARES)
             self.assertEqual(('', True), (problem, file.proven))
             self.assertEqual('1', files.idle.read_text())
+            self.assertEqual(shares, file.in_force)
+
+    def test_group_is_not_left_idle_by_an_unknown_kernel(self) -> None:
+        self.kernel.weight = 7
+        for first in ((), (20,)):
+            files = self.files()
+            file = cgroup_weight.WeightFile(files.weight)
+            for shares in first:
+                self.assertEqual('', file.write(Domain(files), shares))
+            problem = file.write(Domain(files), model.IDLE_SHARES)
+            self.assertIn('7 is no weight of an idle', problem)
+            self.assertFalse(file.proven)
+            self.assertEqual('0', files.idle.read_text())
 
     def test_weights_and_idle_alternate(self) -> None:
         files = self.files()
@@ -174,13 +193,3 @@ class WeightFileTest(FilesTestCase):
         files.idle.mkdir()
         file.end_idle()
         cgroup_weight.WeightFile(None).end_idle()
-
-
-class ReportedTest(FilesTestCase):
-    def test_idle_group_has_the_weight_that_libvirt_reports(self) -> None:
-        for name, shares in (('cpu.weight', 0), ('cpu.shares', 3)):
-            path = pathlib.Path('/nowhere', name)
-            self.assertEqual(
-                shares, cgroup_weight.reported(path, model.IDLE_SHARES)
-            )
-            self.assertEqual(20, cgroup_weight.reported(path, 20))
