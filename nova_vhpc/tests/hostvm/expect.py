@@ -39,6 +39,8 @@ def stop_and_compare(guests: machine.Guests, before: Any) -> None:
 
 def compare(guests: machine.Guests, before: Any) -> None:
     """Fail unless the guests are as they were."""
+    # A restarted libvirt looks for control groups after it is reached.
+    machine.wait_for(lambda: is_readable(guests), 'the settings')
     now = guests.settings()
     assert now == before, f'{before}\n{now}'
 
