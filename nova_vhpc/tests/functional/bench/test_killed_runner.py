@@ -56,9 +56,14 @@ tempfile.tempdir = sys.argv[1]
 threading.Thread(
     target=clock_error.measure, args=(600, 1, print), daemon=True
 ).start()
-while len(found := supervisor.descendants(os.getpid())) < 2 or not all(
-    open(f'/proc/{pid}/comm').read() == 'member\\n' for pid in found
-):
+def name(pid):
+    try:
+        return open(f'/proc/{pid}/comm').read().strip()
+    except OSError:
+        return 'ended'
+while {'member'} != set(
+    map(name, found := supervisor.descendants(os.getpid()))
+) or len(found) < 2:
     pass
 print(cpu_controller.CpuController.find().group_of(found[0]).parent, *found)
 sys.stdout.flush()
