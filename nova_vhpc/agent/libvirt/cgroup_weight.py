@@ -131,7 +131,7 @@ class WeightFile:
         """Write the weight; return why it was not written."""
         try:
             put(path, shares)
-            self.in_force = reported(path, shares)
+            self.in_force = _reported(path, shares)
         except (OSError, ValueError) as error:
             with contextlib.suppress(OSError):
                 end_idle(path)
@@ -155,7 +155,7 @@ class WeightFile:
                 end_idle(self._path)
 
 
-def reported(path: pathlib.Path, shares: int) -> int:
+def _reported(path: pathlib.Path, shares: int) -> int:
     """Return what libvirt reports of a weight that was put.
 
     :raises OSError: it cannot be read.

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The weights of idle control groups, as kernels show them."""
 
 import pathlib
