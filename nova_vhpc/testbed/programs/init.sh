@@ -38,8 +38,9 @@ for nic in /sys/class/net/eth*; do
     nic=${nic##*/}
     # The workload uses the first NIC; all others are set up without address.
     if [ "$nic" = eth0 ] && [ "$net" = dhcp ]; then
-        # In the background: the workload need not wait.
-        udhcpc -i eth0 -s /bin/dhcp-lease -b -q &
+        # In the background: the workload need not wait. By its option -b,
+        # udhcpc would report nothing once it was in the background.
+        udhcpc -i eth0 -s /bin/dhcp-lease -q -A 3 &
     elif [ "$nic" = eth0 ]; then
         ip addr add "${net:-10.77.0}.$((${offset:-0} + ${rank:-0} + 2))/24" dev eth0
     fi

@@ -39,6 +39,13 @@ class TestGuests(base.TestCase):
         self.connection = libvirt.open(self.daemon.uri)
         self.addCleanup(self.connection.close)
 
+    def wait_for_text(self, console, text, count=1):
+        deadline = time.monotonic() + 120
+        while console.read_text(errors='replace').count(text) < count:
+            if time.monotonic() > deadline:
+                self.fail(console.read_text(errors='replace'))
+            time.sleep(0.2)
+
     def boot(self, workload, **settings):
         name = f'vg{workload}{id(self) % 10000}'
         console = self.root / f'{workload}.log'
@@ -84,11 +91,7 @@ class TestGuests(base.TestCase):
 
     def test_console_and_progress_page_agree(self):
         _, page, console = self.boot('hog')
-        deadline = time.monotonic() + 60
-        while 'vhpc: hog ' not in console.read_text():
-            if time.monotonic() > deadline:
-                self.fail(console.read_text())
-            time.sleep(0.2)
+        self.wait_for_text(console, 'vhpc: hog ')
         console_count = int(
             console.read_text().split('vhpc: hog ')[-1].split()[0]
         )
@@ -114,3 +117,25 @@ class TestGuests(base.TestCase):
     def test_guest_without_metadata_is_no_nova_server(self):
         domain, _, _ = self.boot('hog')
         self.assertFalse(domain_xml.parse(domain.XMLDesc(0)).nova)
+
+    def test_guest_that_waits_long_for_its_address_reports_it(self):
+        # QEMU itself answers DHCP, once the link is up.
+        nic = (
+            '<interface type="user"><mac address="52:54:00:12:34:56"/>'
+            '<model type="virtio"/><link state="{}"/></interface>'
+        )
+        console = self.root / 'dhcp.log'
+        xml = guest.domain_xml(
+            f'vgdhcp{id(self) % 10000}',
+            self.image,
+            workload='barrier',
+            console=console,
+            arguments={'net': 'dhcp'},
+        )
+        xml = xml.replace('</devices>', f'{nic.format("down")}</devices>')
+        domain = self.connection.createXML(xml)
+        self.addCleanup(domain.destroy)
+        # udhcpc sends three times, pauses, and sends again.
+        self.wait_for_text(console, 'broadcasting discover', 4)
+        domain.updateDeviceFlags(nic.format('up'))
+        self.wait_for_text(console, 'vhpc: address 10.0.2.15 by DHCP')
