@@ -12,28 +12,50 @@
 # under the License.
 
 
-"""Print 'passed failed skipped' of stestr's last run, for tools/test.sh."""
+"""Print what stestr's last run says, for tools/test.sh.
 
+``counts`` prints how many tests passed, failed and were skipped; ``failed`` a
+regex of what failed. ``stestr run --failing`` would not do: it knows no test
+by the name that a failed ``setUpClass`` is reported with, and runs nothing.
+"""
+
+import re
 import sys
 
 import testtools
 from stestr.repository import util
 
 
+def counts(summary: testtools.StreamSummary) -> str:
+    """Return how many tests passed, failed and were skipped."""
+    skipped = len(summary.skipped)
+    bad = len(summary.failures) + len(summary.errors)
+    bad += len(summary.unexpectedSuccesses)
+    return f'{summary.testsRun - bad - skipped} {bad} {skipped}'
+
+
+def failed(summary: testtools.StreamSummary) -> str:
+    """Return a regex that selects what failed; empty if nothing did."""
+    cases = [case for case, _ in summary.errors + summary.failures]
+    cases += summary.unexpectedSuccesses
+    names = {
+        re.sub(r'^(?:setUp|tearDown)(?:Class|Module) \((.+)\)$', r'\1', name)
+        for name in (case.id() for case in cases)
+    }
+    return '|'.join(rf'^{re.escape(name)}(\.|$)' for name in sorted(names))
+
+
 def main() -> int:
     """Read the last run in the repository of this directory."""
-    repository = util.get_repo_open(repo_url='.')
-    run = repository.get_latest_run()
+    say = {'counts': counts, 'failed': failed}[sys.argv[1]]
+    run = util.get_repo_open(repo_url='.').get_latest_run()
     summary = testtools.StreamSummary()
     summary.startTestRun()
     try:
         run.get_test().run(summary)
     finally:
         summary.stopTestRun()
-    skipped = len(summary.skipped)
-    bad = len(summary.failures) + len(summary.errors)
-    bad += len(summary.unexpectedSuccesses)
-    print(summary.testsRun - bad - skipped, bad, skipped)
+    print(say(summary))
     return 0
 
 

@@ -47,7 +47,7 @@ package() {
 # count NAME STATUS: add the results of stestr's last run to the totals.
 count() {
     local name=$1 status=$2 line ok bad skipped
-    line=$(python tools/stestr_count.py) || line="0 1 0"
+    line=$(python tools/stestr_last.py counts) || line="0 1 0"
     read -r ok bad skipped <<<"$line"
     if [ "$skipped" != 0 ]; then
         echo "$name: $skipped skipped tests count as failed"
@@ -77,16 +77,18 @@ soak() {
 # run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,
 # at most twice. Real guests on a busy machine get too little CPU time at times.
 run_part() {
-    local name=$1 status=0 again ok
+    local name=$1 status=0 again failed ok
     shift
     stestr run "$@" || status=$?
     for again in once twice; do
         [ "$status" != 0 ] || break
-        read -r ok _ _ < <(python tools/stestr_count.py) || break
+        read -r ok _ _ < <(python tools/stestr_last.py counts) || break
+        failed=$(python tools/stestr_last.py failed)
+        [ -n "$failed" ] || break
         passed=$((passed + ok))
-        say "$name: running again ($again): $(stestr failing --list 2>/dev/null | tr '\n' ' ')"
+        say "$name: running again ($again): $failed"
         status=0
-        stestr run --failing --concurrency 1 || status=$?
+        stestr run --concurrency 1 "$failed" || status=$?
     done
     count "$name" "$status"
 }
