@@ -191,7 +191,11 @@ def restore_host(conf: Any) -> int:
     lock = host_lock.Lock(options.run_path, journal.path, options.libvirt_uri)
     lock.acquire()
     try:
-        return _restore(conf, journal, restore_nics.NicRestorer(conf))
+        nics = restore_nics.NicRestorer(conf)
+        try:
+            return _restore(conf, journal, nics)
+        finally:
+            nics.stop()
     finally:
         lock.release()
 

@@ -87,3 +87,8 @@ class NicRestorer:
                 '--restore again',
                 ovsdb.remote,
             )
+
+    def stop(self) -> None:
+        """End the connection to Open vSwitch."""
+        if self._ovsdb is not None:
+            self._ovsdb.stop()

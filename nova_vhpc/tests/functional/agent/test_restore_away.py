@@ -15,6 +15,7 @@
 
 import pathlib
 import signal
+import threading
 from unittest import mock
 
 import fixtures
@@ -35,6 +36,10 @@ from nova_vhpc.topology import links
 MAC = 'fa:16:3e:00:00:01'
 TAP = f'tap{MAC[-2:]}'
 ENCAP_IPS = ('10.1.0.1', '10.2.0.1')
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
 
 
 class RestoreAwayTest(base.AgentTestCase):
@@ -139,6 +144,8 @@ class RestoreAwayTest(base.AgentTestCase):
         self.assertEqual((), self.journal.uuids())
         self.assertIn('NICs of 1 servers are restored', log.output)
         self.assertIn('no domain is restored, 1 servers', log.output)
+        # The test's own connection ends with the test.
+        self.assertEqual(1, threads().count('vhpc-ovsdb'))
 
         self.configure(vhpc_topology__ovsdb_connection=self.switch.remote)
         self.assert_restored()
