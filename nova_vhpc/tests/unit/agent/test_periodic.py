@@ -47,7 +47,7 @@ class PeriodicThreadTest(base.BaseTestCase):
     def test_callable_runs_at_start_and_every_interval(self) -> None:
         run_once, _, reached = self.counter(3)
         self.make(run_once, 0.01).start()
-        self.assertTrue(reached.wait(5.0))
+        self.assertTrue(reached.wait(60))
 
     def test_wait_first_delays_the_first_run(self) -> None:
         run_once, times_s, _ = self.counter(1)
@@ -63,7 +63,7 @@ class PeriodicThreadTest(base.BaseTestCase):
         while not times_s:
             time.sleep(0.001)
         thread.wake()
-        self.assertTrue(reached.wait(5.0))
+        self.assertTrue(reached.wait(60))
 
     def test_wake_during_a_run_causes_another_run(self) -> None:
         runs = []
@@ -78,7 +78,7 @@ class PeriodicThreadTest(base.BaseTestCase):
 
         thread = self.make(run_once)
         thread.start()
-        self.assertTrue(reached.wait(5.0))
+        self.assertTrue(reached.wait(60))
 
     def test_wake_respects_the_minimum_interval(self) -> None:
         run_once, times_s, reached = self.counter(2)
@@ -87,7 +87,7 @@ class PeriodicThreadTest(base.BaseTestCase):
         while not times_s:
             time.sleep(0.001)
         thread.wake()
-        self.assertTrue(reached.wait(5.0))
+        self.assertTrue(reached.wait(60))
         self.assertGreaterEqual(times_s[1] - times_s[0], 0.2)
 
     def test_wake_does_not_shorten_the_back_off(self) -> None:
@@ -151,11 +151,11 @@ class PeriodicThreadTest(base.BaseTestCase):
 
         def run_once():
             entered.set()
-            release.wait(5.0)
+            release.wait(60)
 
         thread = self.make(run_once)
         thread.start()
-        entered.wait(5.0)
+        entered.wait(60)
         self.assertFalse(thread.stop(0.01))
         self.assertTrue(thread.stopping)
         release.set()
@@ -174,7 +174,7 @@ class PeriodicThreadTest(base.BaseTestCase):
         ended = threading.Event()
         thread = self.make(run_once, 0.001)
         thread.start()
-        self.assertTrue(ended.wait(5.0))
+        self.assertTrue(ended.wait(60))
         time.sleep(0.02)
         self.assertEqual([1], runs)
 
@@ -197,4 +197,4 @@ class PeriodicThreadTest(base.BaseTestCase):
             time.sleep(0.001)
         self.assertTrue(thread.stop(5.0))
         thread.start()
-        self.assertTrue(reached.wait(5.0))
+        self.assertTrue(reached.wait(60))

@@ -72,7 +72,7 @@ class PlayerTestCase(tests_base.TestCase):
         self.addCleanup(self.domains.hang.set)
 
     def wait_for(self, condition):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             if time.monotonic() > deadline:
                 self.fail('did not happen')

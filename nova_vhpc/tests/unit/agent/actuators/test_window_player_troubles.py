@@ -145,7 +145,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         step = self.player._step
         self.player._step = mock.Mock(side_effect=SystemExit)
         self.player.play(test_window_player.schedule())
-        self.player._thread.join(20)
+        self.player._thread.join(60)
         self.assertFalse(self.player.status().playing)
         self.player._step = step
         self.player.play(test_window_player.schedule())
@@ -156,7 +156,7 @@ class TestFaults(test_window_player.PlayerTestCase):
         self.player.play(test_window_player.schedule())
         self.wait_for(self.favoured)
         self.player._step = mock.Mock(side_effect=SystemExit)
-        self.player._thread.join(20)
+        self.player._thread.join(60)
         self.player.play(None)
         self.wait_for(lambda: set(self.domains.shares.values()) == {1024})
         self.assertTrue(self.player.stop())

@@ -261,7 +261,7 @@ class UplinkCacheTest(world.WorldTestCase):
         """Return whether a call in a thread ends within 20 seconds."""
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(60)
         return not thread.is_alive()
 
     def test_request_waits_no_longer_than_the_first_read_takes(self):
@@ -309,7 +309,7 @@ class UplinkCacheTest(world.WorldTestCase):
         self.cache.snapshot()
         wait_for(lambda: len(self.reads) > before)
         hang.set()
-        old.join(20)
+        old.join(60)
         self.assertFalse(old.is_alive())
         self.assertEqual(self.hosts, len(self.cache.snapshot()[0].hosts))
 
@@ -319,7 +319,7 @@ class UplinkCacheTest(world.WorldTestCase):
         self.cache.snapshot()
         (thread,) = reading_threads() - others
         uplink_cache.reset()
-        thread.join(20)
+        thread.join(60)
         self.assertFalse(thread.is_alive())
 
 
