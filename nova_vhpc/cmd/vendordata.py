@@ -114,6 +114,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
         client,
         secret_of_ids(conf),
         conf.vhpc_vendordata.cache_seconds,
+        (conf.vhpc_vendordata.switch_key, conf.vhpc_vendordata.rack_key),
         place=credentials.place(conf, group),
     )
     application = wsgi.make_application(conf, source, agent_status.make(conf))

@@ -117,6 +117,27 @@ make files such as Slurm's ``topology.conf`` again. At least 16 characters;
 suggested value: the output of ``openssl rand -hex 32``.
 """,
     ),
+    cfg.StrOpt(
+        'switch_key',
+        default='vhpc:switch',
+        help="""
+Aggregate metadata key whose value names the switch of the aggregate's hosts.
+
+Members get an ID of the switch, for MPI's rank order and for job schedulers.
+Change it, to the same value, if ``[vhpc_scheduler] switch_key`` of nova.conf
+is changed.
+""",
+    ),
+    cfg.StrOpt(
+        'rack_key',
+        default='vhpc:rack',
+        help="""
+Aggregate metadata key whose value names the rack of the aggregate's hosts.
+
+Change it, to the same value, if ``[vhpc_scheduler] rack_key`` of nova.conf
+is changed.
+""",
+    ),
     cfg.Opt(
         'cache_seconds',
         type=types.Finite(min=0),
@@ -124,9 +145,11 @@ suggested value: the output of ``openssl rand -hex 32``.
         help="""
 Seconds for which one answer of Nova is used for all members of a cluster.
 
-All members boot and query the service at the same time; without a cache each
-of them costs Nova four API calls. Raise it (try 15) in large clouds where
-booting a cluster takes long; a member may then see addresses that are so old.
+All members boot and query the service at the same time. Each of them costs
+Nova one API call; those that ask within this time, or while Nova is asked,
+share the three or more for the cluster. Raise it (try 15) in large clouds
+where booting a cluster takes long; a member may then see addresses that are
+so old.
 """,
     ),
 ]

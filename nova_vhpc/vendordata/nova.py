@@ -28,7 +28,8 @@ from keystoneauth1 import adapter
 from nova_vhpc.clients import failures, openstack
 from nova_vhpc.conf import nova_api
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.vendordata import model, nic_order, opaque_ids
+from nova_vhpc.scheduler.planner.model import one_of
+from nova_vhpc.vendordata import model, nic_order, opaque_ids, shared_reads
 
 MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
@@ -49,6 +50,7 @@ _ENDING = (
     'powering-off',
     'pausing',
     'suspending',
+    'rescuing',
     'shelving',
     'shelving_image_pending_upload',
     'shelving_image_uploading',
@@ -92,6 +94,8 @@ class NovaClusterSource:
         self._orders = nic_order.NicOrders(client)
         self._lock = threading.Lock()
         self._sees_all = False
+        self._reads: shared_reads.SharedReads[model.Cluster]
+        self._reads = shared_reads.SharedReads()
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
@@ -108,30 +112,33 @@ class NovaClusterSource:
         if cached is not None:
             return cached
         try:
-            cluster = self._read_cluster(server_uuid, project_id)
+            return self._read(server_uuid, project_id)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             # For example the answer of a proxy.
             raise RuntimeError(
                 f'the answer of Nova about server {server_uuid} cannot be '
                 f'read: {error!r}'
             ) from None
-        with self._lock:
-            now = time.monotonic()
-            self._cached = {
-                uuid: entry
-                for uuid, entry in self._cached.items()
-                if entry[0] > now
-            }
-            self._cached[cluster.uuid] = (
-                now + self._ttl_s,
-                project_id,
-                cluster,
-            )
-        return cluster
 
-    def _read_cluster(
-        self, server_uuid: str, project_id: str
-    ) -> model.Cluster:
+    def _read(self, server_uuid: str, project_id: str) -> model.Cluster:
+        group = self._group_of(server_uuid, project_id)
+        # A read that was under way may have begun before Nova had the server,
+        # but the one after it has not.
+        for _ in range(2):
+            cluster = self._reads.get(
+                (project_id, group),
+                lambda: self._read_cluster(group, project_id),
+            )
+            if cluster.rank(server_uuid) is not None:
+                return cluster
+        raise NotMember(f'server {server_uuid} left its server group')
+
+    def _group_of(self, server_uuid: str, project_id: str) -> str:
+        """Return the UUID of the server group of a member.
+
+        :raises NotMember: the server is in no virtual cluster, or not in the
+            project.
+        """
         try:
             server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
                 'server'
@@ -150,9 +157,16 @@ class NovaClusterSource:
         groups = server.get('server_groups') or []
         if not groups:
             raise NotMember(f'server {server_uuid} is in no server group')
-        group = self._get(f'/os-server-groups/{groups[0]}', missing=NotMember)[
-            'server_group'
-        ]
+        return openstack.text(groups[0])
+
+    def _read_cluster(self, group_uuid: str, project_id: str) -> model.Cluster:
+        """Read a virtual cluster, and cache it.
+
+        :raises NotMember: Nova has no such server group in the project.
+        """
+        group = self._get(
+            f'/os-server-groups/{group_uuid}', missing=NotMember
+        )['server_group']
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
         servers = self._cluster_servers(set(group['members']), project_id)
@@ -173,8 +187,18 @@ class NovaClusterSource:
                 if (host := each.get('OS-EXT-SRV-ATTR:host'))
             },
         )
-        if cluster.rank(server_uuid) is None:
-            raise NotMember(f'server {server_uuid} left its server group')
+        with self._lock:
+            now = time.monotonic()
+            self._cached = {
+                uuid: entry
+                for uuid, entry in self._cached.items()
+                if entry[0] > now
+            }
+            self._cached[cluster.uuid] = (
+                now + self._ttl_s,
+                project_id,
+                cluster,
+            )
         return cluster
 
     def _check_rights(self) -> None:
@@ -206,26 +230,46 @@ class NovaClusterSource:
         self, uuids: set[str], project_id: str
     ) -> list[Mapping[str, Any]]:
         """Return the servers of a group that are of the virtual cluster."""
-        servers: list[Mapping[str, Any]] = []
-        seen = 0
+        found: dict[str, Mapping[str, Any]] = {}
+        missing = set(uuids)
         url = f'/servers/detail?all_tenants=1&project_id={project_id}'
         marker = ''
-        while True:
+        while missing:
             # The length of a page is Nova's [api] max_limit.
             page = self._get(url + marker)['servers']
-            in_group = [
-                server
-                for server in page
-                if server['id'] in uuids and server['tenant_id'] == project_id
-            ]
-            seen += len(in_group)
-            servers += filter(opted_in, in_group)
-            if not page or seen >= len(uuids):
-                return servers
+            if not page:
+                break
+            for server in page:
+                if server['id'] in uuids and server['tenant_id'] == project_id:
+                    found[server['id']] = server
+            missing.difference_update(server['id'] for server in page)
             marker = f'&marker={page[-1]["id"]}'
+        self._check_unlisted(missing, project_id)
+        return list(filter(opted_in, found.values()))
+
+    def _check_unlisted(self, uuids: set[str], project_id: str) -> None:
+        """Check servers of a group that the list of its project lacks.
+
+        Those that were deleted meanwhile, or are of other projects, are no
+        members. But Nova also leaves out the servers of a cell whose database
+        is away, and says nothing of it.
+
+        :raises RuntimeError: a server is of the project; the cluster without
+            it would seem to be complete, and have other ranks.
+        """
+        for uuid in sorted(uuids):
+            with contextlib.suppress(NotMember):
+                server = self._get(f'/servers/{uuid}', missing=NotMember)
+                if server['server']['tenant_id'] == project_id:
+                    raise RuntimeError(
+                        f'Nova does not list member {uuid}: its cell is down'
+                    )
 
     def _host_tiers(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return switch and rack by host name, from aggregate metadata."""
+        """Return switch and rack by host name, from aggregate metadata.
+
+        The same of several as the scheduler takes.
+        """
         tiers: dict[str, list[str | None]] = {}
         for aggregate in self._get('/os-aggregates')['aggregates']:
             for position, key in enumerate(self._tiers):
@@ -234,7 +278,9 @@ class NovaClusterSource:
                     continue
                 for host in aggregate['hosts']:
                     of_host = tiers.setdefault(host, [None, None])
-                    of_host[position] = openstack.text(value)
+                    of_host[position] = one_of(
+                        of_host[position], openstack.text(value)
+                    )
         return {host: (switch, rack) for host, (switch, rack) in tiers.items()}
 
     def _get(

@@ -153,6 +153,21 @@ class IdSecretTest(base.TestCase):
         self.assertIn('[vhpc_vendordata]id_secret is not set', self.log.output)
 
 
+class TierKeysTest(base.TestCase):
+    def test_keys_of_aggregates_are_those_that_are_configured(self):
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        source = self.useFixture(
+            fixtures.MockPatchObject(vendordata.nova, 'NovaClusterSource')
+        ).mock
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text(
+            '[vhpc_vendordata]\nauth_strategy = noauth\n'
+            'switch_key = leaf\nrack_key = row\n'
+        )
+        vendordata.make(vendordata.load(['--config-file', str(path)]))
+        self.assertIn(('leaf', 'row'), source.call_args.args)
+
+
 class LogTest(base.TestCase):
     def test_unwritable_log_is_reported_in_one_line(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')

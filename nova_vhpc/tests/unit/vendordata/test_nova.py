@@ -12,13 +12,14 @@
 
 """What one answer of Nova's serves; the functional tests ask a real Nova."""
 
+import threading
 from types import SimpleNamespace
 from unittest import mock
 
 import requests
 
 from nova_vhpc.tests import base
-from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.tests.unit.vendordata import fakes, test_shared_reads
 from nova_vhpc.vendordata import answer, opaque_ids
 from nova_vhpc.vendordata import nova as nova_api
 
@@ -83,6 +84,7 @@ class RunningTest(base.TestCase):
             ('deleting', False),
             ('soft-deleting', False),
             ('powering-off', False),
+            ('rescuing', False),
             ('shelving', False),
             ('shelving_image_uploading', False),
         ):
@@ -141,29 +143,47 @@ class OpaqueIdsTest(base.TestCase):
 
 
 class _Client:
-    """Nova's API with one server group."""
+    """Nova's API with one server group.
 
-    def __init__(self, servers):
+    :param servers: the servers of the group.
+    :param unlisted: UUIDs of those that lists lack.
+    """
+
+    def __init__(self, servers, unlisted=()):
         self._servers = {server['id']: server for server in servers}
+        self._unlisted = unlisted
+        self.aggregates = []
         self.asked = []
+        self.group_asked = threading.Event()
+        self.group_may_answer = threading.Event()
+        self.group_may_answer.set()
 
     def get(self, url, **kwargs):
         self.asked.append(url)
         if url.startswith('/servers/detail'):
-            body = {'servers': list(self._servers.values())}
+            listed = [
+                server
+                for uuid, server in self._servers.items()
+                if uuid not in self._unlisted and '&marker=' not in url
+            ]
+            body = {'servers': listed}
         elif url.startswith('/servers/'):
-            body = {'server': self._servers[url.rpartition('/')[2]]}
+            body = {'server': self._servers.get(url.rpartition('/')[2])}
+            if body['server'] is None:
+                return SimpleNamespace(status_code=404, text='gone')
         elif url.startswith('/os-server-groups'):
             body = {
                 'server_group': {
                     'id': fakes.GROUP,
                     'name': 'weather',
-                    'members': list(self._servers),
+                    'members': [*self._servers, fakes.uuid(99)],
                     'project_id': fakes.PROJECT,
                 }
             }
+            self.group_asked.set()
+            self.group_may_answer.wait(60)
         else:
-            body = {'aggregates': []}
+            body = {'aggregates': self.aggregates}
         return SimpleNamespace(status_code=200, json=lambda: body)
 
 
@@ -177,11 +197,120 @@ class NovaTest(base.TestCase):
         self.assertEqual(
             {fakes.uuid(1), fakes.uuid(3)}, {one.uuid for one in members}
         )
-        details = [u for u in client.asked if u.startswith('/servers/detail')]
-        self.assertEqual(1, len(details))
         self.assertRaises(
             nova_api.NotMember, nova.cluster, plain['id'], fakes.PROJECT
         )
+
+    def test_list_ends_at_the_page_with_the_last_member(self):
+        client = _Client([_server(1, workload='parallel')])
+        get = client.get
+        client.get = lambda url, **kwargs: (
+            SimpleNamespace(
+                status_code=200,
+                json=lambda: {
+                    'server_group': {
+                        'id': fakes.GROUP,
+                        'name': 'weather',
+                        'members': [fakes.uuid(1)],
+                    }
+                },
+            )
+            if url.startswith('/os-server-groups')
+            else get(url, **kwargs)
+        )
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
+        nova.cluster(fakes.uuid(1), fakes.PROJECT)
+        self.assertEqual(
+            1, sum(url.startswith('/servers/detail') for url in client.asked)
+        )
+
+    def test_member_of_a_cell_that_is_down_makes_nova_away(self):
+        """Nova's list of a project leaves such servers out."""
+        stub = {
+            'id': fakes.uuid(2),
+            'tenant_id': fakes.PROJECT,
+            'status': 'UNKNOWN',
+        }
+        client = _Client(
+            [_server(1, workload='parallel'), stub], unlisted=[stub['id']]
+        )
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
+        error = self.assertRaises(
+            RuntimeError, nova.cluster, fakes.uuid(1), fakes.PROJECT
+        )
+        self.assertIn('its cell is down', str(error))
+
+    def test_server_of_another_project_in_the_group_is_no_member(self):
+        other = {'id': fakes.uuid(2), 'tenant_id': 'p2', 'status': 'UNKNOWN'}
+        for unlisted in ([], [other['id']]):
+            client = _Client(
+                [_server(1, workload='parallel'), other], unlisted
+            )
+            nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
+            members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
+            self.assertEqual([fakes.uuid(1)], [one.uuid for one in members])
+
+    def test_host_in_two_aggregates_is_at_the_switch_of_the_scheduler(self):
+        servers = [_server(1, workload='parallel')]
+        servers[0]['OS-EXT-SRV-ATTR:host'] = 'cn-1'
+        switches = set()
+        for names in (('leaf-2', 'leaf-1'), ('leaf-1', 'leaf-2')):
+            client = _Client(servers)
+            client.aggregates = [
+                {'hosts': ['cn-1'], 'metadata': {'vhpc:switch': name}}
+                for name in names
+            ]
+            nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
+            cluster = nova.cluster(fakes.uuid(1), fakes.PROJECT)
+            switches.add(cluster.members[0].switch)
+        self.assertEqual({fakes.IDS.switch('leaf-1')}, switches)
+
+    def test_members_that_ask_at_the_same_time_share_one_read(self):
+        """Also without a cache, as while the first of them is answered."""
+        numbers = range(1, 9)
+        client = _Client(
+            [_server(number, workload='parallel') for number in numbers]
+        )
+        client.group_may_answer.clear()
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=0)
+        found = []
+
+        def ask(number):
+            cluster = nova.cluster(fakes.uuid(number), fakes.PROJECT)
+            found.append(len(cluster.members))
+
+        with test_shared_reads.waiting_threads() as waiting:
+            threads = [
+                threading.Thread(target=ask, args=(number,), daemon=True)
+                for number in numbers
+            ]
+            for thread in threads:
+                thread.start()
+            for _ in numbers[1:]:
+                self.assertTrue(waiting.acquire(timeout=60))
+            client.group_may_answer.set()
+            for thread in threads:
+                thread.join(60)
+        self.assertEqual([len(numbers)] * len(numbers), found)
+        group = f'/os-server-groups/{fakes.GROUP}'
+        self.assertEqual(1, client.asked.count(group))
+
+    def test_member_that_the_shared_read_lacks_is_read_again(self):
+        """The read may have begun before Nova had the member."""
+        old, new = (_server(n, workload='parallel') for n in (1, 2))
+        client = _Client([old, new])
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=0)
+        groups = iter([[old], [old, new]])
+        get = client.get
+
+        def changing(url, **kwargs):
+            if url.startswith('/os-server-groups'):
+                client._servers = {one['id']: one for one in next(groups)}
+            return get(url, **kwargs)
+
+        client.get = changing
+        cluster = nova.cluster(new['id'], fakes.PROJECT)
+        self.assertEqual(2, len(cluster.members))
 
     def test_what_is_no_json_is_nova_away(self):
         client = mock.Mock()
@@ -219,7 +348,9 @@ class NovaTest(base.TestCase):
             told[number] = answer.answer(
                 nova.cluster(uuid, fakes.PROJECT), uuid
             )
-        self.assertEqual(4, len(client.asked), client.asked)
+        shown = f'/servers/{fakes.uuid(1)}'
+        self.assertEqual(1, client.asked.count(shown), client.asked)
+        self.assertNotIn(f'/servers/{fakes.uuid(2)}', client.asked)
         self.assertEqual('separate', told[1]['cluster']['network'])
         self.assertEqual('mpi', told[1]['cluster']['paradigm'])
         self.assertEqual({}, told[1]['mpi']['environment'])
