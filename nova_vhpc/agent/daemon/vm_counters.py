@@ -24,44 +24,66 @@ from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.probes import cpu_stat
 
 
-class SteadySum:
-    """Sum of counters whose number changes; it never falls.
+class RunSum:
+    """Sum of counters of one run of a VM; it does not fall within the run.
 
-    vCPUs and NICs are plugged and unplugged. A sum that fell would look to
-    Prometheus like a restart, and its whole value like an increase.
+    vCPUs are unplugged: a sum without them would look to Prometheus like a
+    restart, and its whole value like an increase. So a counter that is gone
+    keeps its last value, also for when it is there again.
+
+    If all counters are new, the VM was started anew, and the sum begins
+    again, too. One over several runs could not go on after a restart of the
+    agent, to which the kernel shows the present run only.
     """
 
-    __slots__ = ('_base', '_last', 'total')
+    __slots__ = ('_values', 'total')
 
     def __init__(self) -> None:
-        self._last: Mapping[Hashable, float] = {}
-        self._base = 0.0
+        self._values: dict[Hashable, float] = {}
         self.total = 0.0
 
     def update(self, now: Mapping[Hashable, float]) -> None:
         """Take in all counters that there are now."""
-        if now.keys() != self._last.keys():
-            self._base += sum(
-                value for key, value in self._last.items() if key not in now
-            )
+        if self._values.keys().isdisjoint(now):
+            self._values = {}
+            self.total = 0.0
+        self._values.update(now)
+        self.total = max(self.total, sum(self._values.values()))
+
+
+class Increase:
+    """Sum of what counters increased by from one update to the next.
+
+    What a counter had before it was first seen does not count: a NIC may
+    have had another uplink then.
+    """
+
+    __slots__ = ('_last', 'total')
+
+    def __init__(self) -> None:
+        self._last: Mapping[Hashable, float] = {}
+        self.total = 0.0
+
+    def update(self, now: Mapping[Hashable, float]) -> None:
+        """Take in all counters that there are now."""
+        for key, value in now.items():
+            last = self._last.get(key)
+            if last is not None:
+                # If it is less, the counter began again.
+                self.total += value - last if value >= last else value
         self._last = now
-        total = self._base + sum(now.values())
-        if total < self.total:
-            # A counter began again under the same name.
-            self._base += self.total - total
-            total = self.total
-        self.total = total
 
 
 class Totals(NamedTuple):
-    """What a VM did so far; a field is None if it is unknown.
+    """What a VM did in its present run; a field is None if it is unknown.
 
     :ivar run_s: CPU time of its vCPUs, in seconds.
     :ivar delay_s: time in which vCPUs were held up, in seconds.
     :ivar switches: number of times that a vCPU got a CPU.
     :ivar throttled_s: time in which its quota held vCPUs up, in seconds.
-    :ivar received: packets to the guest over claimed uplinks.
-    :ivar sent: packets from the guest over claimed uplinks.
+    :ivar received: packets to the guest over claimed uplinks, since they were
+        first read.
+    :ivar sent: packets from the guest over claimed uplinks; likewise.
     """
 
     run_s: float | None = None
@@ -73,14 +95,15 @@ class Totals(NamedTuple):
 
 
 class VmCounters:
-    """The counters of one VM, across its restarts and hotplugs.
+    """The counters of one VM, across hotplugs.
 
     :param net: sysfs directory of the host's network interfaces.
     """
 
     def __init__(self, net: pathlib.Path) -> None:
         self._net = net
-        self._sums: dict[str, SteadySum] = {}
+        self._sums: dict[str, RunSum] = {}
+        self._increases: dict[str, Increase] = {}
 
     def read(self, guest: Guest, devices: Sequence[str]) -> Totals:
         """Read the kernel's counters.
@@ -99,19 +122,23 @@ class VmCounters:
             self._update('throttled', _throttled(guest))
         for name, file in (('received', 'tx_packets'), ('sent', 'rx_packets')):
             # What a tap sends is what its guest receives.
-            self._update(name, self._packets(devices, file))
+            now = self._packets(devices, file)
+            if now or name in self._increases:
+                self._increases.setdefault(name, Increase()).update(now)
         return Totals(
             self._total('run', 1e9),
             self._total('delay', 1e9),
             self._total('switches'),
             self._total('throttled', 1e6),
-            self._total('received'),
-            self._total('sent'),
+            *(
+                None if one is None else one.total
+                for one in map(self._increases.get, ('received', 'sent'))
+            ),
         )
 
     def _update(self, name: str, now: Mapping[Hashable, float]) -> None:
         if now:
-            self._sums.setdefault(name, SteadySum()).update(now)
+            self._sums.setdefault(name, RunSum()).update(now)
 
     def _total(self, name: str, divisor: float = 1.0) -> float | None:
         found = self._sums.get(name)

@@ -24,9 +24,9 @@ from nova_vhpc.agent.probes import sampler, schedstat
 from nova_vhpc.tests.unit.agent.guests import test_guest
 
 
-class SteadySumTest(base.BaseTestCase):
+class RunSumTest(base.BaseTestCase):
     def check(self, *steps: tuple[dict, float]) -> None:
-        total = vm_counters.SteadySum()
+        total = vm_counters.RunSum()
         for counters, expected in steps:
             total.update(counters)
             self.assertEqual(expected, total.total, counters)
@@ -37,8 +37,43 @@ class SteadySumTest(base.BaseTestCase):
     def test_sum_keeps_what_a_counter_that_is_gone_has_counted(self) -> None:
         self.check(({1: 10, 2: 5}, 15), ({1: 11}, 16), ({1: 12, 3: 1}, 18))
 
-    def test_sum_stays_if_a_counter_begins_again(self) -> None:
-        self.check(({1: 10}, 10), ({1: 2}, 10), ({1: 5}, 13), ({1: 6}, 14))
+    def test_counter_that_is_there_again_counts_once(self) -> None:
+        self.check(({1: 10, 2: 5}, 15), ({1: 11}, 16), ({1: 12, 2: 6}, 18))
+
+    def test_sum_waits_for_a_counter_that_fell(self) -> None:
+        """A wait may be counted twice while the kernel takes it over."""
+        self.check(({1: 10}, 10), ({1: 8}, 10), ({1: 9}, 10), ({1: 13}, 13))
+
+    def test_sum_begins_again_with_the_next_run_of_the_vm(self) -> None:
+        """An agent that is restarted then goes on from the same value."""
+        self.check(({1: 1000, 2: 1000}, 2000), ({3: 10, 4: 10}, 20))
+        self.check(({3: 12, 4: 10}, 22))
+
+
+class IncreaseTest(base.BaseTestCase):
+    def check(self, *steps: tuple[dict, float]) -> None:
+        increase = vm_counters.Increase()
+        for counters, expected in steps:
+            increase.update(counters)
+            self.assertEqual(expected, increase.total, counters)
+
+    def test_what_a_counter_had_before_it_is_seen_does_not_count(self) -> None:
+        self.check(
+            ({'a': 1000}, 0), ({'a': 1003, 'b': 500}, 3), ({'b': 501}, 4)
+        )
+
+    def test_what_a_counter_had_while_it_was_gone_does_not_count(self) -> None:
+        self.check(
+            ({'a': 1000, 'b': 1}, 0),
+            ({'b': 1}, 0),
+            ({'a': 2000, 'b': 1}, 0),
+            ({}, 0),
+            ({'a': 3000}, 0),
+            ({'a': 3001}, 1),
+        )
+
+    def test_counter_that_began_again_counts_from_0(self) -> None:
+        self.check(({'a': 1000}, 0), ({'a': 5}, 5), ({'a': 6}, 6))
 
 
 class VmCountersTest(base.BaseTestCase):
@@ -100,8 +135,22 @@ class VmCountersTest(base.BaseTestCase):
         self.assertEqual(1.5, self.read().throttled_s)
 
     def test_packets_are_those_of_the_guest_over_its_claims(self) -> None:
-        for tap in ('tap1', 'tap2'):
-            self.put(f'net/{tap}/statistics/rx_packets', '3\n')
-            self.put(f'net/{tap}/statistics/tx_packets', '4\n')
-        totals = self.read('tap2', 'gone')
-        self.assertEqual((4, 3), (totals.received, totals.sent))
+        for packets in (100, 200):
+            for tap in ('tap1', 'tap2'):
+                self.put(f'net/{tap}/statistics/rx_packets', f'{packets}\n')
+                self.put(f'net/{tap}/statistics/tx_packets', '4\n')
+            totals = self.read('tap2', 'gone')
+        self.assertEqual((0, 100), (totals.received, totals.sent))
+
+    def test_packets_do_not_count_while_the_uplink_is_another(self) -> None:
+        """A NIC whose binding is lost for a while uses the default uplink."""
+        for packets, devices, sent in (
+            (100, ('tap1',), 0),
+            (110, ('tap1',), 10),
+            (5000, (), 10),
+            (9000, ('tap1',), 10),
+            (9001, ('tap1',), 11),
+        ):
+            for file in ('rx_packets', 'tx_packets'):
+                self.put(f'net/tap1/statistics/{file}', f'{packets}\n')
+            self.assertEqual(sent, self.read(*devices).sent, packets)
