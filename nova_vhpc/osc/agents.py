@@ -102,19 +102,22 @@ class Agents:
 
 def member_states(
     answers: Mapping[str, Any],
-) -> tuple[dict[str, MemberState], dict[str, str]]:
+) -> tuple[dict[tuple[str, str], MemberState], dict[str, str]]:
     """Return what agents say of servers, and which answers are unreadable.
 
+    Two agents may have one server, as after an evacuation of a host that
+    still runs.
+
     :param answers: answers to ``status``, by host.
-    :returns: states by UUID of the server; reasons by host.
+    :returns: states by host and UUID of the server; reasons by host.
     """
-    states: dict[str, MemberState] = {}
+    states: dict[tuple[str, str], MemberState] = {}
     failures: dict[str, str] = {}
     for host, answer in answers.items():
         try:
             paused = bool(answer['agent']['paused'])
             for vm in answer['vms']:
-                states[vm['uuid']] = _state(vm, paused)
+                states[host, vm['uuid']] = _state(vm, paused)
         except errors.UNREADABLE as error:
             failures[host] = unreadable(host, error)
     return states, failures

@@ -21,7 +21,7 @@ from osc_lib.command import command
 
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.osc import agents, base, cluster_limits
-from nova_vhpc.osc.cluster_model import Cluster, Host, Member
+from nova_vhpc.osc.cluster_model import Cluster, Host, Member, MemberState
 from nova_vhpc.osc.cluster_reader import ClusterReader
 from nova_vhpc.scheduler.planner.model import Tier
 
@@ -83,9 +83,26 @@ class _Command(base.Command):
         states, unreadable = agents.member_states(answers)
         missing = [*failures.values(), *unreadable.values()]
         return (
-            [dataclasses.replace(one, states=states) for one in clusters],
+            [_with_states(one, states) for one in clusters],
             [f'Not shown: {text}' for text in missing],
         )
+
+
+def _with_states(
+    cluster: Cluster, states: Mapping[tuple[str, str], MemberState]
+) -> Cluster:
+    """Return a cluster with what the agents of its members' hosts say.
+
+    :param states: states by host and UUID of the server.
+    """
+    found = {
+        member.uuid: states.get((member.host or '', member.uuid))
+        for member in cluster.members
+    }
+    return dataclasses.replace(
+        cluster,
+        states={uuid: state for uuid, state in found.items() if state},
+    )
 
 
 class ListCluster(_Command, command.Lister):

@@ -33,7 +33,7 @@ from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova
 
 _MOST_CALLS = 16
-"""Members whose claims are read at a time."""
+"""Members of which servers or claims are read at a time."""
 
 _Value = TypeVar('_Value')
 
@@ -100,14 +100,12 @@ class ClusterReader:
                 group = self._group(name, all_projects)
             except openstack.RefusedError as error:
                 raise _explained(error, all_projects) from None
-            servers = {}
-            for uuid in group['members']:
-                try:
-                    answer = self._compute(f'/servers/{uuid}')
-                except openstack.GoneError:
-                    # It was deleted after the group was read.
-                    continue
-                servers[uuid] = answer['server']
+            with concurrent.futures.ThreadPoolExecutor(_MOST_CALLS) as pool:
+                servers = {
+                    server['id']: server
+                    for server in pool.map(self._server, group['members'])
+                    if server is not None
+                }
             cluster = _cluster(group, servers)
             if not cluster.members:
                 raise openstack.CloudError(
@@ -216,12 +214,26 @@ class ClusterReader:
             )
         return named[0]
 
+    def _server(self, uuid: str) -> Any:
+        """Return a server; None if it was deleted after its group was read,
+        or is not of a project that the user may see."""
+        try:
+            return self._compute(f'/servers/{uuid}')['server']
+        except openstack.GoneError:
+            return None
+
     def _servers(self, all_projects: bool) -> Iterator[Mapping[str, Any]]:
-        """Yield servers, page by page."""
+        """Yield servers, page by page.
+
+        Servers of cells that are down come first, with little but their ID.
+        Nova cannot go on from one of them.
+        """
         path = '/servers/detail?' + ('all_tenants=1&' if all_projects else '')
         marker = ''
         while page := self._compute(path + marker)['servers']:
             yield from page
+            if 'name' not in page[-1]:
+                return
             marker = f'marker={page[-1]["id"]}'
 
     def _compute(self, path: str, version: str = nova.MICROVERSION) -> Any:

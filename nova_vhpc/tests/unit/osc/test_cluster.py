@@ -12,13 +12,14 @@
 
 import pathlib
 import time
+import uuid
 
 import fixtures
 
 from nova_vhpc.bench.scheduler import world
 from nova_vhpc.osc import agents, cluster_reader
 from nova_vhpc.scheduler.sources import snapshot
-from nova_vhpc.tests.unit.osc import shell
+from nova_vhpc.tests.unit.osc import bus, shell
 from nova_vhpc.topology import model
 
 SPECS = {
@@ -336,6 +337,19 @@ class ShowTest(ClusterTestCase):
         self.assertEqual(1, status)
         self.assertIn('is no virtual cluster', err)
 
+    def test_servers_of_a_cell_that_is_down_end_the_list(self):
+        """Nova lists them first, and takes none for a marker."""
+        for name in 'ab':
+            self.servers[name] = {
+                'id': name,
+                'tenant_id': 'p',
+                'status': 'UNKNOWN',
+            }
+            self.cloud.refused.append(f'marker={name}')
+        for argv in (('list',), ('list', '--all-projects')):
+            (cluster,) = self.json('cluster', *argv)
+            self.assertEqual((2, 0), (cluster['Members'], cluster['Running']))
+
     def test_member_deleted_meanwhile_is_left_out(self):
         self.groups[0]['members'].append('gone')
         self.assertEqual(2, len(self.json('cluster', 'show', 'g')['members']))
@@ -449,16 +463,44 @@ class StatesTest(ClusterTestCase):
             }
         )
         self.assertEqual({}, failures)
-        self.assertEqual(0.8, states['a'].received)
-        self.assertEqual(120.0, states['a'].latency_us)
-        self.assertIsNone(states['b'].received)
-        self.assertEqual('libvirt refuses', states['b'].problem)
+        self.assertEqual(0.8, states['h', 'a'].received)
+        self.assertEqual(120.0, states['h', 'a'].latency_us)
+        self.assertIsNone(states['h', 'b'].received)
+        self.assertEqual('libvirt refuses', states['h', 'b'].problem)
 
     def test_paused_agent_is_a_problem_of_its_servers(self):
         states, _ = self.states(
             h={'agent': {'paused': True}, 'vms': [{'uuid': 'a'}]}
         )
-        self.assertIn('paused', states['a'].problem)
+        self.assertIn('paused', states['h', 'a'].problem)
+
+    def test_agent_of_a_host_that_nova_names_counts(self):
+        """Both have the server ``a``, as after an evacuation."""
+        agents_bus = self.useFixture(bus.Bus())
+        hosts = [f'{uuid.uuid4().hex}' for _ in range(2)]
+        for host, name in zip(hosts, 'ab', strict=True):
+            self.hypervisors.append(
+                {**self.hypervisors[0], 'service': {'host': host}}
+            )
+            self.server(name, host)
+            self.claim(name, 'none')
+        for host, received in zip(hosts, (0.9, 0.1), strict=True):
+            agents_bus.agent(
+                host,
+                agent={'paused': False},
+                vms=[{'uuid': 'a', 'received': received}],
+            )
+        for received, members in ((0.9, (0.9, None)), (0.1, (0.1, None))):
+            answer = self.json('cluster', 'show', 'g', *agents_bus.options)
+            self.assertEqual(received, answer['cpu_received'])
+            self.assertEqual(
+                members,
+                tuple(m.get('cpu_received') for m in answer['members']),
+            )
+            # The hosts are asked in the order of their names.
+            for name, host in zip('ba', hosts, strict=True):
+                self.server(name, host)
+                self.claim(name, 'none')
 
     def test_unreadable_answer_is_said(self):
         for answer in ({}, None, [], {'agent': {'paused': 0}, 'vms': 3}):
