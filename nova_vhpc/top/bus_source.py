@@ -112,7 +112,21 @@ class ClusterSource:
         if not documents:
             raise SourceError(_reasons(missing))
         remarks += _unmanaged(placed, documents)
+        remarks += self._left_behind(placed, documents)
         return Answers(documents, missing, remarks, self._cluster, True)
+
+    def _left_behind(
+        self, placed: Mapping[str, str | None], documents: Mapping[str, Any]
+    ) -> list[str]:
+        """Return a sentence on each server that an agent of another host has,
+        too, as after an evacuation of a host that still runs."""
+        return [
+            f'{uuid} is on {home}, and the agent of {host} has it, too: it is '
+            'being migrated, or was evacuated from there'
+            for host, document in sorted(documents.items())
+            for uuid in sorted(_uuids(document, self._cluster))
+            if (home := placed.get(uuid)) not in (None, host)
+        ]
 
     def _unknown(self, remarks: list[str]) -> str:
         return ' '.join(
@@ -150,7 +164,7 @@ def _unmanaged(
     sentences = []
     for uuid, host in sorted(placed.items()):
         if host is None:
-            sentences.append(f'{uuid} is on no host')
+            sentences.append(f'Nova tells no host of {uuid}')
         elif host in documents and uuid not in _uuids(documents[host]):
             sentences.append(
                 f'{uuid} is on {host}, whose agent does not manage it: does '
@@ -159,9 +173,14 @@ def _unmanaged(
     return sentences
 
 
-def _uuids(document: Any) -> set[str]:
+def _uuids(document: Any, cluster: str | None = None) -> set[str]:
+    """Return the servers of an agent, or those of one cluster."""
     try:
-        return {str(vm['uuid']) for vm in document['vms']}
+        return {
+            str(vm['uuid'])
+            for vm in document['vms']
+            if cluster is None or vm.get('cluster') == cluster
+        }
     except errors.UNREADABLE:
         # Said as the answer of another version.
         return set()

@@ -117,19 +117,17 @@ class NovaServers:
         """Return the host on which Nova has a server; None if unknown."""
         try:
             with self._translated():
-                body = self._nova().get(f'/servers/{server}').json()
-                host = body['server'].get('OS-EXT-SRV-ATTR:host')
-        except (NovaError, AttributeError):
+                return self._host_of(server)
+        except NovaError:
             return None
-        return host if isinstance(host, str) else None
 
     def members_of(self, cluster: str) -> dict[str, str | None]:
         """Return the hosts of a cluster's servers, by UUID.
 
         :param cluster: UUID of a server group, or the name that flavor or
             metadata give, with its project.
-        :returns: None for a server without a host, or whose host may not be
-            seen.
+        :returns: None for a server without a host, or whose host is not
+            told, as in a cell that is down.
         :raises NovaError: Nova is away, refuses the query, or knows no such
             server group.
         """
@@ -152,10 +150,24 @@ class NovaServers:
             except ksa_exceptions.NotFound:
                 raise NovaError(f'Nova has no server group {group}') from None
             members = [str(one) for one in body['server_group']['members']]
-        with concurrent.futures.ThreadPoolExecutor(_MAX_CALLS) as pool:
-            return dict(
-                zip(members, pool.map(self.host_of, members), strict=True)
-            )
+            with concurrent.futures.ThreadPoolExecutor(_MAX_CALLS) as pool:
+                return {
+                    server: host
+                    for found in pool.map(self._host_if_any, members)
+                    for server, host in found.items()
+                }
+
+    def _host_if_any(self, server: str) -> dict[str, str | None]:
+        """Return a server's host by its UUID; nothing if it was deleted."""
+        try:
+            return {server: self._host_of(server)}
+        except ksa_exceptions.NotFound:
+            return {}
+
+    def _host_of(self, server: str) -> str | None:
+        body = self._nova().get(f'/servers/{server}').json()
+        host = body['server'].get('OS-EXT-SRV-ATTR:host')
+        return host if isinstance(host, str) else None
 
     def disconnect(self) -> None:
         """Drop the session; the next query logs in again."""
@@ -218,7 +230,7 @@ class NovaServers:
             yield
         except NovaError:
             raise
-        except (ValueError, LookupError, TypeError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise NovaError(f'the answer is invalid: {error!r}') from error
         except Exception as error:
             if not failures.is_connection_error(error):

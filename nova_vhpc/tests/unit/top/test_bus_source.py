@@ -102,6 +102,13 @@ class ClusterSourceTest(base.TestCase):
         self.assertEqual(WEATHER, answers.cluster)
         self.assertEqual([], list(answers.remarks))
 
+    def test_server_that_two_agents_have_is_named(self) -> None:
+        bus = Bus(c1=agent('c1'), c2=agent('c2', 'c1'))
+        bus.agents['c1']['vms'] += bus.agents['c2']['vms']
+        members = Members({'uuid-of-on-c1': 'c1', 'uuid-of-on-c2': 'c2'})
+        (remark,) = self.source(bus, members).fetch().remarks
+        self.assertIn('uuid-of-on-c2 is on c2, and the agent of c1', remark)
+
     def test_host_that_does_not_answer_is_named(self) -> None:
         members = Members({'u1': 'c1', 'u3': 'c3'})
         answers = self.source(Bus(c1=agent('c1')), members).fetch()
@@ -149,7 +156,7 @@ class ClusterSourceTest(base.TestCase):
         answers = self.source(Bus(c1=agent('c1')), members).fetch()
         managed, nowhere = answers.remarks
         self.assertIn('u2 is on c1, whose agent does not manage it', managed)
-        self.assertEqual('u3 is on no host', nowhere)
+        self.assertEqual('Nova tells no host of u3', nowhere)
 
     def test_unreadable_answers_name_no_hosts(self) -> None:
         for document in (None, [], {'vms': None}, {'peers': 3, 'vms': []}):

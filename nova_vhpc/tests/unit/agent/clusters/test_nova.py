@@ -47,7 +47,8 @@ class _Nova:
             self.queries.append(query)
             body = self.pages[query.get('marker')]
         elif path.startswith('/servers/'):
-            body = self.servers[path.rpartition('/')[2]]
+            body = self.servers.get(path.rpartition('/')[2], {})
+            status = 200 if body else 404
         else:
             status = self.groups[path.rpartition('/')[2]]
             body = {'server_group': {'members': self.members}}
@@ -133,6 +134,19 @@ class NovaServersTest(base.BaseTestCase):
             nova.NovaError, self.servers.members_of, 'gone'
         )
         self.assertEqual('Nova has no server group gone', str(error))
+
+    def test_member_that_was_deleted_meanwhile_is_left_out(self) -> None:
+        self.nova.groups = {'g': 200}
+        self.nova.members = ['a', 'deleted']
+        self.nova.servers = {'a': {'server': {}}}
+        self.assertEqual({'a': None}, self.servers.members_of('g'))
+
+    def test_member_that_cannot_be_read_is_no_member_without_a_host(self):
+        """The caller keeps what Nova said before."""
+        self.nova.groups = {'g': 200}
+        self.nova.members = ['a']
+        self.nova.servers = {'a': {'server': 'x'}}
+        self.assertRaises(nova.NovaError, self.servers.members_of, 'g')
 
     def test_hosts_of_a_cluster_that_metadata_name(self) -> None:
         named = {'vhpc:cluster': 'ocean'}
