@@ -40,6 +40,7 @@ class Member:
     :ivar host_id: Nova's ID of the host, which differs by project; None
         without a host.
     :ivar host: name of the host; None without one or if it may not be seen.
+    :ivar hostname: name that Nova tells the guest; None if unknown.
     :ivar claims: UUIDs of the uplinks that the server has claimed.
     """
 
@@ -52,6 +53,7 @@ class Member:
     specs: Mapping[str, str] | None
     host_id: str | None = None
     host: str | None = None
+    hostname: str | None = None
     claims: tuple[str, ...] | None = None
 
 

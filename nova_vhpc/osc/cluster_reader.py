@@ -293,6 +293,7 @@ def _member(server: Mapping[str, Any]) -> Member:
         specs=None if specs is None else dict(specs),
         host_id=server.get('hostId') or None,
         host=server.get('OS-EXT-SRV-ATTR:host') or None,
+        hostname=nova.hostname_of(server),
     )
 
 

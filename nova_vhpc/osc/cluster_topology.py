@@ -168,6 +168,7 @@ def _members(
     for member in cluster.members:
         found: dict[str, Any] = {
             'name': member.name,
+            'hostname': member.hostname,
             'host': None,
             'switch': None,
             'rack': None,
@@ -217,8 +218,11 @@ def _checked(member: Mapping[str, Any]) -> dict[str, Any]:
         place = member[tier]
         if place is not None and not opaque_ids.is_id(place):
             raise ValueError(f'{place!r} is no ID of a {tier}')
+    # Files of earlier releases have none.
+    hostname = member.get('hostname')
     return {
         'name': openstack.text(member['name']),
+        'hostname': None if hostname is None else openstack.text(hostname),
         'host': member['host'],
         'switch': member['switch'],
         'rack': member['rack'],

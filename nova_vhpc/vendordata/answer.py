@@ -61,6 +61,7 @@ def answer(
                 'rank': number,
                 'id': member.uuid,
                 'name': member.name,
+                'hostname': member.hostname,
                 'vcpus': member.vcpus,
                 'slots': mpi.slots(member),
                 'node': _host(member) if model.mpi_address(member) else None,

@@ -69,6 +69,8 @@ class Member:
     :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
     :ivar running: whether it runs, and will go on, as far as Nova knows.
     :ivar status: Nova's status of the server, such as ``ACTIVE``.
+    :ivar hostname: name that Nova tells the guest; None if Nova hides it. It
+        stays when the server is renamed.
     """
 
     uuid: str
@@ -84,6 +86,7 @@ class Member:
     uplink_nic: int | None = None
     running: bool = True
     status: str = 'ACTIVE'
+    hostname: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

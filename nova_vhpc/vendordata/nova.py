@@ -344,6 +344,12 @@ def is_running(server: Mapping[str, Any]) -> bool:
     )
 
 
+def hostname_of(server: Mapping[str, Any]) -> str | None:
+    """Return the name that Nova tells the guest; None if Nova hides it."""
+    hostname = server.get('OS-EXT-SRV-ATTR:hostname')
+    return openstack.text(hostname) if hostname else None
+
+
 def expected_members(server: Mapping[str, Any]) -> int:
     """Return how many members a server's request or flavor speaks of.
 
@@ -408,4 +414,5 @@ def member_of(
         uplink_nic=specs.uplink_nic,
         running=is_running(server),
         status=openstack.text(server.get('status') or 'UNKNOWN'),
+        hostname=hostname_of(server),
     )

@@ -16,8 +16,8 @@ Part of the program that runs in guests (:mod:`.script`): Python 3.6 and its
 standard library.
 
 A member is a mapping as in the vendordata: ``name``, and the opaque IDs
-``host``, ``switch`` and ``rack``, each None if unknown. The name of a member
-is taken for the name of the scheduler's node.
+``host``, ``switch`` and ``rack``, each None if unknown. Its name is that of
+the scheduler's node: :func:`with_nodes` sees to that.
 """
 
 import re
@@ -45,13 +45,13 @@ def node_names(members: 'list[dict[str, Any]]') -> 'list[str]':
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f'server {name!r} cannot be a node: a name of up to 63 '
-                'letters, digits, dots and hyphens is needed; rename it by '
-                'openstack server set --name'
+                'letters, digits, dots and hyphens is needed; change it by '
+                'openstack server set --hostname'
             )
         if names.count(name) > 1:
             raise ValueError(
-                f'two members have the name {name}: rename one by openstack '
-                'server set --name'
+                f'two members have the name {name}: change one by openstack '
+                'server set --hostname'
             )
     return names
 
@@ -59,13 +59,23 @@ def node_names(members: 'list[dict[str, Any]]') -> 'list[str]':
 def with_nodes(
     members: 'list[dict[str, Any]]', names: 'list[str]'
 ) -> 'list[dict[str, Any]]':
-    """Return members, and nodes that are still to be created as servers.
+    """Return members as nodes, and nodes that are no servers yet.
 
     Slurm gives a job no nodes together that the topology does not have.
+
+    A node has the name of its server if ``names`` has that. Otherwise it has
+    the name that the guest itself has, which stays when the server is
+    renamed, and where Nova has replaced what a host name cannot have.
 
     :param names: names of all nodes.
     :raises ValueError: one cannot be the name of a node.
     """
+    members = [
+        member
+        if member['name'] in names or not member.get('hostname')
+        else dict(member, name=member['hostname'].split('.')[0])
+        for member in members
+    ]
     known = {member['name'] for member in members}
     for name in names:
         if not _NAME.fullmatch(name):

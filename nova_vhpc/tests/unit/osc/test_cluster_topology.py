@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import json
 import pathlib
 
@@ -48,6 +49,33 @@ class TopologyTest(test_cluster.ClusterTestCase):
             f'SwitchName={member.rack} Switches={member.switch}\n',
             out,
         )
+
+    def test_nodes_have_the_names_of_the_guests(self):
+        """Also after ``openstack server set --name``."""
+        self.servers['a'] |= {
+            'name': 'renamed',
+            'OS-EXT-SRV-ATTR:hostname': 'node-a',
+        }
+        for argv in (
+            ('g', '--config-file', str(self.conf)),
+            ('--vendor-data', self.vendor_data('node-a')),
+        ):
+            status, out, err = self.topology(*argv)
+            self.assertEqual(0, status, err)
+            self.assertIn('node-a', out)
+            self.assertNotIn('renamed', out)
+
+    def vendor_data(self, hostname):
+        """Return the path of what a member reads."""
+        member = dataclasses.replace(
+            fakes.member(1, fakes.IDS.host('h1')),
+            name='renamed',
+            hostname=hostname,
+        )
+        found = answer.answer(fakes.cluster([member]), member.uuid)
+        path = self.path / 'vendor_data2.json'
+        path.write_text(json.dumps({'vhpc': found}))
+        return str(path)
 
     def test_nothing_of_the_operator_is_printed(self):
         for form in ('slurm-yaml', 'topograph', 'kubernetes'):

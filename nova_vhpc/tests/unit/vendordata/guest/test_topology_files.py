@@ -86,6 +86,36 @@ class TreeTest(base.TestCase):
             self.assertEqual(form(MEMBERS), form(MEMBERS[::-1]))
 
 
+class NodesTest(base.TestCase):
+    def nodes(self, *names, **more):
+        (first, *others) = topology_files.with_nodes(
+            [dict(member('Rank 0', 'h1'), **more)], list(names)
+        )
+        return [first['name'], *(other['name'] for other in others)]
+
+    def test_node_has_the_name_of_the_guest(self):
+        """Nova made it of the name at first, and it stays."""
+        self.assertEqual(['rank-0'], self.nodes(hostname='rank-0'))
+        self.assertEqual(['rank-0'], self.nodes(hostname='rank-0.hpc'))
+        self.assertEqual(
+            ['rank-0', 'n2'], self.nodes('rank-0', 'n2', hostname='rank-0')
+        )
+
+    def test_node_that_the_scheduler_names_as_the_server_keeps_that(self):
+        members = [dict(member('N1', 'h1'), hostname='n1')]
+        self.assertEqual(
+            ['N1', 'N2'],
+            [
+                one['name']
+                for one in topology_files.with_nodes(members, ['N1', 'N2'])
+            ],
+        )
+
+    def test_server_of_an_unknown_host_name_has_its_own(self):
+        self.assertEqual(['Rank 0'], self.nodes())
+        self.assertEqual(['Rank 0'], self.nodes(hostname=None))
+
+
 class FormatsTest(base.TestCase):
     def test_blocks_of_slurm(self):
         self.assertEqual(
@@ -181,7 +211,7 @@ class NamesTest(base.TestCase):
                 error = self.assertRaises(
                     ValueError, form, [member(name, 'h')]
                 )
-                self.assertIn('openstack server set --name', str(error))
+                self.assertIn('openstack server set --hostname', str(error))
                 self.assertNotIn('\n', str(error))
 
     def test_equal_names_are_refused(self):
