@@ -77,18 +77,18 @@ soak() {
 # run_part NAME STESTR-OPTIONS...: run tests, and those that failed again, alone,
 # at most twice. Real guests on a busy machine get too little CPU time at times.
 run_part() {
-    local name=$1 status=0 again failed ok
+    local name=$1 status=0 again regex ok
     shift
     stestr run "$@" || status=$?
     for again in once twice; do
         [ "$status" != 0 ] || break
         read -r ok _ _ < <(python tools/stestr_last.py counts) || break
-        failed=$(python tools/stestr_last.py failed)
-        [ -n "$failed" ] || break
+        regex=$(python tools/stestr_last.py failed)
+        [ -n "$regex" ] || break
         passed=$((passed + ok))
-        say "$name: running again ($again): $failed"
+        say "$name: running again ($again): $regex"
         status=0
-        stestr run --concurrency 1 "$failed" || status=$?
+        stestr run --concurrency 1 "$regex" || status=$?
     done
     count "$name" "$status"
 }
