@@ -33,7 +33,7 @@ from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova
 
 _MOST_CALLS = 16
-"""Members of which servers or claims are read at a time."""
+"""Members whose claims are read at a time."""
 
 _Value = TypeVar('_Value')
 
@@ -100,12 +100,9 @@ class ClusterReader:
                 group = self._group(name, all_projects)
             except openstack.RefusedError as error:
                 raise _explained(error, all_projects) from None
-            with concurrent.futures.ThreadPoolExecutor(_MOST_CALLS) as pool:
-                servers = {
-                    server['id']: server
-                    for server in pool.map(self._server, group['members'])
-                    if server is not None
-                }
+            servers = server_groups.servers(
+                self._connection, group, nova.MICROVERSION
+            )
             cluster = _cluster(group, servers)
             if not cluster.members:
                 raise openstack.CloudError(
@@ -213,14 +210,6 @@ class ClusterReader:
                 + ('' if all_projects else ', --all-projects looks in all')
             )
         return named[0]
-
-    def _server(self, uuid: str) -> Any:
-        """Return a server; None if it was deleted after its group was read,
-        or is not of a project that the user may see."""
-        try:
-            return self._compute(f'/servers/{uuid}')['server']
-        except openstack.GoneError:
-            return None
 
     def _servers(self, all_projects: bool) -> Iterator[Mapping[str, Any]]:
         """Yield servers, page by page.

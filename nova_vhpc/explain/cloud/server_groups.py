@@ -12,6 +12,7 @@
 
 """Read a server group of a cloud for ``nova-vhpc-explain``."""
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,6 +21,9 @@ from nova_vhpc.clients import openstack
 from nova_vhpc.explain.request_file import ExplainRequest
 
 VERSION = '2.64'
+
+_MOST_CALLS = 16
+"""Servers of a group that are read at a time."""
 
 
 def look_up(
@@ -35,15 +39,8 @@ def look_up(
     group = _find(connection, name)
     existing: dict[str, int] = {}
     running: list[str] = []
-    for uuid in group['members']:
-        try:
-            server = openstack.get(
-                connection.compute, f'/servers/{uuid}', VERSION
-            )
-        except openstack.GoneError:
-            # It was deleted after the group was read.
-            continue
-        host = server['server'].get('OS-EXT-SRV-ATTR:host')
+    for uuid, server in servers(connection, group, VERSION).items():
+        host = server.get('OS-EXT-SRV-ATTR:host')
         if host:
             existing[openstack.text(host)] = existing.get(host, 0) + 1
             running.append(openstack.text(uuid))
@@ -55,6 +52,36 @@ def look_up(
         existing=existing,
         running_members=tuple(running),
     )
+
+
+def servers(
+    connection: Any, group: Mapping[str, Any], version: str
+) -> dict[str, Mapping[str, Any]]:
+    """Return the servers of a group that the user may see, by UUID.
+
+    :param version: microversion of the answers.
+    """
+
+    def read(uuid: str) -> Any:
+        try:
+            return openstack.get(
+                connection.compute, f'/servers/{uuid}', version
+            )['server']
+        except openstack.GoneError:
+            # It was deleted after the group was read, or is of a project that
+            # the user may not see.
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(_MOST_CALLS) as pool:
+        return {
+            uuid: server
+            for uuid, server in zip(
+                group['members'],
+                pool.map(read, group['members']),
+                strict=True,
+            )
+            if server is not None
+        }
 
 
 def _find(connection: Any, name: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import threading
 import types
 import urllib.parse
 
@@ -69,6 +70,23 @@ class GroupTest(base.TestCase):
         found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
         self.assertEqual(2, len(found.running_members))
+
+    def test_members_of_a_large_group_are_read_several_at_a_time(self):
+        """One after the other, a thousand take minutes."""
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a', 'b', 'c']
+        compute.hosts = dict.fromkeys('abc', 'one')
+        together = threading.Barrier(3)
+        get = compute.get
+
+        def slow(path, microversion):
+            if path.startswith('/servers/'):
+                together.wait(60)
+            return get(path, microversion)
+
+        compute.get = slow
+        found = server_groups.look_up(compute, ExplainRequest(), 'id0')
+        self.assertEqual(('a', 'b', 'c'), found.running_members)
 
     def test_id_wins_over_a_name(self):
         """Tenants choose the names of groups."""
