@@ -42,6 +42,10 @@ _MAX_THREADS = 8
 # Applies to a refusal, too. NICs may be plugged while the guest runs.
 _TTL_S = 60.0
 
+_KEPT_S = 3600.0
+"""Time for which an order is kept for when the diagnostics cannot be read, in
+seconds. Another order would give the member another address."""
+
 Order = tuple[str, ...]
 """MAC addresses in the guest's order; empty if the order is unknown."""
 
@@ -75,15 +79,13 @@ class NicOrders:
     def find(self, servers: Iterable[Mapping[str, Any]]) -> dict[str, Order]:
         """Return by UUID the orders of servers whose addresses are ambiguous.
 
-        Servers that do not run have no diagnostics and are left out.
-
-        :param servers: servers from Nova's detail view.
+        :param servers: servers from Nova's detail view that run: others have
+            no diagnostics.
         """
         uuids = [
             server['id']
             for server in servers
             if not is_unambiguous(server.get('addresses') or {})
-            and server.get('status') == 'ACTIVE'
         ]
         if not uuids:
             return {}
@@ -92,16 +94,20 @@ class NicOrders:
             self._cached = {
                 uuid: entry
                 for uuid, entry in self._cached.items()
-                if entry[0] > now
+                if entry[0] > now - _KEPT_S
             }
             orders = dict(self._cached)
-        missing = [uuid for uuid in uuids if uuid not in orders]
+        missing = [
+            uuid
+            for uuid in uuids
+            if uuid not in orders or orders[uuid][0] <= now
+        ]
         if missing:
             with concurrent.futures.ThreadPoolExecutor(_MAX_THREADS) as pool:
                 read_orders = list(pool.map(self._read, missing))
             expiry = time.monotonic() + _TTL_S
             entries = {
-                uuid: (expiry, order)
+                uuid: (expiry, order or orders.get(uuid, (0.0, ()))[1])
                 for uuid, order in zip(missing, read_orders, strict=True)
             }
             orders |= entries

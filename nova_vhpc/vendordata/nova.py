@@ -170,7 +170,7 @@ class NovaClusterSource:
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
         servers = self._cluster_servers(set(group['members']), project_id)
-        orders = self._orders.find(servers)
+        orders = self._orders.find(filter(is_running, servers))
         tiers = self._host_tiers()
         ids = opaque_ids.OpaqueIds(project_id, self._id_secret)
         cluster = model.Cluster(

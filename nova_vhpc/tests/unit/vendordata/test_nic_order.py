@@ -36,7 +36,7 @@ def _subnet(number):
     return network.Subnet(ips=[network.FixedIP(address=f'10.0.0.{number}')])
 
 
-def server(nics, status='ACTIVE'):
+def server(nics):
     """A server as Nova's view of its network info tells it."""
     info = network.NetworkInfo(
         network.VIF(
@@ -47,7 +47,7 @@ def server(nics, status='ACTIVE'):
     )
     networks = common.get_networks_for_instance_from_nw_info(info)
     view = ips.ViewBuilder().index(None, networks, extend_address=True)
-    return {'id': fakes.uuid(1), 'status': status, **view}
+    return {'id': fakes.uuid(1), 'status': 'ACTIVE', **view}
 
 
 def macs(member):
@@ -121,9 +121,16 @@ class NicOrderTest(base.TestCase):
             told = server(nics)
             self.assertTrue(nic_order.is_unambiguous(told['addresses']))
             self.assertEqual([mac for mac, _ in nics], macs(self.member(told)))
-        # One that does not run has no diagnostics.
-        self.member(server(BEHIND, 'SHUTOFF'))
         self.assertEqual([], self.nova.asked)
+
+    def test_order_is_kept_while_the_diagnostics_cannot_be_read(self):
+        """Otherwise the member would have another address for a minute."""
+        self.useFixture(fixtures.MockPatchObject(nic_order, '_TTL_S', 0.0))
+        self.member(server(BEHIND))
+        self.nova.status = 500
+        self.assertEqual([A, B, C], macs(self.member(server(BEHIND))))
+        self.nova.status, self.nova.macs = 200, [B, A, C]
+        self.assertEqual([B, A, C], macs(self.member(server(BEHIND))))
 
     def test_a_refusal_is_logged_once_and_keeps_novas_order(self):
         self.nova.status = 403

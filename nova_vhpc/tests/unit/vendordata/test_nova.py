@@ -265,6 +265,51 @@ class NovaTest(base.TestCase):
             switches.add(cluster.members[0].switch)
         self.assertEqual({fakes.IDS.switch('leaf-1')}, switches)
 
+    def test_order_of_nics_is_read_of_all_members_that_run(self):
+        """A member must not have another address while it migrates."""
+        nic = {'OS-EXT-IPS:type': 'fixed'}
+        key = 'OS-EXT-IPS-MAC:mac_addr'
+        addresses = {
+            'net1': [
+                {**nic, 'addr': '10.0.0.1', key: 'a'},
+                {**nic, 'addr': '10.0.0.3', key: 'c'},
+            ],
+            'net2': [{**nic, 'addr': '10.0.0.2', key: 'b'}],
+        }
+        statuses = ('ACTIVE', 'MIGRATING', 'VERIFY_RESIZE', 'SHUTOFF')
+        servers = [
+            _server(number, workload='parallel')
+            | {'status': status, 'addresses': addresses}
+            for number, status in enumerate(statuses)
+        ]
+        client = _Client(servers)
+        get = client.get
+
+        def diagnosed(url, **kwargs):
+            if not url.endswith('/diagnostics'):
+                return get(url, **kwargs)
+            nics = [{'mac_address': mac} for mac in 'abc']
+            return SimpleNamespace(
+                status_code=200, json=lambda: {'nic_details': nics}
+            )
+
+        client.get = diagnosed
+        nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
+        cluster = nova.cluster(fakes.uuid(0), fakes.PROJECT)
+        found = {
+            member.status: [nic.mac for nic in member.nics]
+            for member in cluster.members
+        }
+        self.assertEqual(
+            {
+                'ACTIVE': ['a', 'b', 'c'],
+                'MIGRATING': ['a', 'b', 'c'],
+                'VERIFY_RESIZE': ['a', 'b', 'c'],
+                'SHUTOFF': ['a', 'c', 'b'],
+            },
+            found,
+        )
+
     def test_members_that_ask_at_the_same_time_share_one_read(self):
         """Also without a cache, as while the first of them is answered."""
         numbers = range(1, 9)
