@@ -233,7 +233,8 @@ _FINDERS: Sequence[Callable[[Cluster], Iterator[Limit]]] = (
 
 def _explain(cluster: Cluster) -> str:
     """Return the command that shows what moves of members would gain."""
-    flavor = cluster.members[0].flavor
+    # A member in a cell that is down has none.
+    flavor = next(filter(None, (m.flavor for m in cluster.members)), 'FLAVOR')
     return (
         f'openstack vhpc explain --flavor {flavor} --group {cluster.uuid} '
         '--move shows what moves would gain'

@@ -40,6 +40,8 @@ class Member:
     :ivar host_id: Nova's ID of the host, which differs by project; None
         without a host.
     :ivar host: name of the host; None without one or if it may not be seen.
+    :ivar project_id: ID of its project; an administrator can put servers of
+        several into one group.
     :ivar hostname: name that Nova tells the guest; None if unknown.
     :ivar claims: UUIDs of the uplinks that the server has claimed.
     """
@@ -53,6 +55,7 @@ class Member:
     specs: Mapping[str, str] | None
     host_id: str | None = None
     host: str | None = None
+    project_id: str = ''
     hostname: str | None = None
     claims: tuple[str, ...] | None = None
 
@@ -169,10 +172,18 @@ class Cluster:
 
     @property
     def tier(self) -> Tier | None:
-        """Smallest part of the fabric with all members; None if unknown."""
+        """Smallest part of the fabric with all members; None if unknown.
+
+        Members that have no host now are left out.
+        """
+        # Of a cell that is down, Nova tells no host.
+        if any(member.status == 'UNKNOWN' for member in self.members):
+            return None
         if self.host_count == 1:
             return Tier.HOST
         if not self.hosts:
+            return None
+        if any(m.host not in self.hosts for m in self.members if m.host):
             return None
         hosts = self.hosts.values()
         for tier, places in (

@@ -282,6 +282,7 @@ def _member(server: Mapping[str, Any]) -> Member:
         specs=None if specs is None else dict(specs),
         host_id=server.get('hostId') or None,
         host=server.get('OS-EXT-SRV-ATTR:host') or None,
+        project_id=openstack.text(server.get('tenant_id', '')),
         hostname=nova.hostname_of(server),
     )
 

@@ -162,10 +162,14 @@ def _members(
 ) -> Iterator[dict[str, Any]]:
     """Yield the members of a cluster as vendordata has them.
 
+    That is, without servers of other projects.
+
     :param secret: secret of the IDs; None if hosts are known by Nova's ID
         only.
     """
     for member in cluster.members:
+        if member.project_id != cluster.project_id:
+            continue
         found: dict[str, Any] = {
             'name': member.name,
             'hostname': member.hostname,

@@ -350,6 +350,17 @@ class ShowTest(ClusterTestCase):
             (cluster,) = self.json('cluster', *argv)
             self.assertEqual((2, 0), (cluster['Members'], cluster['Running']))
 
+    def test_tier_is_unknown_as_long_as_a_host_is(self):
+        self.assertEqual('switch', self.json('cluster', 'show', 'g')['tier'])
+        self.server('b', 'a host that no list has')
+        self.assertIsNone(self.json('cluster', 'show', 'g')['tier'])
+        self.servers['b'] = {
+            'id': 'b',
+            'tenant_id': 'p',
+            'status': 'UNKNOWN',
+        }
+        self.assertIsNone(self.json('cluster', 'show', 'g')['tier'])
+
     def test_member_deleted_meanwhile_is_left_out(self):
         self.groups[0]['members'].append('gone')
         self.assertEqual(2, len(self.json('cluster', 'show', 'g')['members']))
@@ -404,6 +415,13 @@ class LimitTest(ClusterTestCase):
     def test_members_that_share_cpus_with_each_other(self):
         self.hypervisors[0]['vcpus'] = 2
         self.assertLimit('with each other', 'host00000 (4 vCPUs on 2 CPUs)')
+
+    def test_remedy_has_the_flavor_of_a_member_that_has_one(self):
+        """The first in the order of names is in a cell that is down."""
+        self.servers['a'] = {'id': 'a', 'tenant_id': 'p', 'status': 'UNKNOWN'}
+        self.servers['b']['flavor']['vcpus'] = 24
+        _, remedies = self.limits()
+        self.assertIn('--flavor hpc.4 --group', remedies[1])
 
     def test_hosts_that_are_full(self):
         self.hypervisors[1]['vcpus_used'] = 24

@@ -77,6 +77,16 @@ class TopologyTest(test_cluster.ClusterTestCase):
         path.write_text(json.dumps({'vhpc': found}))
         return str(path)
 
+    def test_servers_of_other_projects_are_no_nodes(self):
+        """As in what members read."""
+        self.group('shared', 'a', 'b')
+        self.servers['b']['tenant_id'] = 'p2'
+        status, out, err = self.topology(
+            'shared', '--config-file', str(self.conf)
+        )
+        self.assertEqual(0, status, err)
+        self.assertIn('Nodes=a\n', out)
+
     def test_nothing_of_the_operator_is_printed(self):
         for form in ('slurm-yaml', 'topograph', 'kubernetes'):
             status, out, _err = self.topology(
