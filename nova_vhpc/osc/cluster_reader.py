@@ -30,7 +30,7 @@ from nova_vhpc.osc.cluster_model import Cluster, Host, Member
 from nova_vhpc.scheduler.sources import claimed_rails
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks
 from nova_vhpc.topology import model
-from nova_vhpc.vendordata import nova
+from nova_vhpc.vendordata import nova, nova_server
 
 _MOST_CALLS = 16
 """Members whose claims are read at a time."""
@@ -256,7 +256,7 @@ def _cluster(
     members = [
         _member(servers[uuid])
         for uuid in group['members']
-        if uuid in servers and nova.opted_in(servers[uuid])
+        if uuid in servers and nova_server.opted_in(servers[uuid])
     ]
     return Cluster(
         uuid=openstack.text(group['id']),
@@ -276,14 +276,14 @@ def _member(server: Mapping[str, Any]) -> Member:
         uuid=openstack.text(server['id']),
         name=openstack.text(server.get('name') or server['id']),
         status=openstack.text(server.get('status') or 'UNKNOWN'),
-        running=nova.is_running(server),
+        running=nova_server.is_running(server),
         vcpus=openstack.count(flavor.get('vcpus', 0)),
         flavor=openstack.text(flavor.get('original_name', '')),
         specs=None if specs is None else dict(specs),
         host_id=server.get('hostId') or None,
         host=server.get('OS-EXT-SRV-ATTR:host') or None,
         project_id=openstack.text(server.get('tenant_id', '')),
-        hostname=nova.hostname_of(server),
+        hostname=nova_server.hostname_of(server),
     )
 
 

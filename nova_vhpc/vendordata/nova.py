@@ -17,7 +17,6 @@ nothing about other projects, whatever it writes into its metadata.
 """
 
 import contextlib
-import ipaddress
 import threading
 import time
 from collections.abc import Mapping
@@ -27,39 +26,20 @@ from keystoneauth1 import adapter
 
 from nova_vhpc.clients import failures, openstack
 from nova_vhpc.conf import nova_api
-from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler.planner.model import one_of
-from nova_vhpc.vendordata import model, nic_order, opaque_ids, shared_reads
+from nova_vhpc.vendordata import (
+    model,
+    nic_order,
+    nova_server,
+    opaque_ids,
+    shared_reads,
+)
 
 MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
 servers."""
 
 _PLACE = failures.Place.of_group(nova_api.GROUP)
-
-_RUNNING = ('ACTIVE', 'MIGRATING', 'PASSWORD', 'REBOOT', 'VERIFY_RESIZE')
-"""Statuses of servers that may run.
-
-One in ``ERROR`` may run, too, if an action on it has failed. Nobody can rely
-on it: Nova refuses most actions on it, and its disks or ports may be gone.
-"""
-
-_ENDING = (
-    'deleting',
-    'soft-deleting',
-    'powering-off',
-    'pausing',
-    'suspending',
-    'rescuing',
-    'shelving',
-    'shelving_image_pending_upload',
-    'shelving_image_uploading',
-    'shelving_offloading',
-)
-"""Tasks at whose end a server does not run; its status is still the old."""
-
-_POWERED_ON = 1
-"""Nova's power state of a VM that runs."""
 
 
 class NotMember(Exception):
@@ -150,7 +130,7 @@ class NovaClusterSource:
             raise NotMember(f'server {server_uuid} is not of this project')
         if 'flavor' not in server:
             raise RuntimeError(f'the cell of server {server_uuid} is down')
-        if not opted_in(server):
+        if not nova_server.opted_in(server):
             raise NotMember(
                 f'the flavor of server {server_uuid} has no vhpc: extra specs'
             )
@@ -170,17 +150,21 @@ class NovaClusterSource:
         if group.get('project_id', project_id) != project_id:
             raise NotMember(f'group {group["id"]} is not of this project')
         servers = self._cluster_servers(set(group['members']), project_id)
-        orders = self._orders.find(filter(is_running, servers))
+        orders = self._orders.find(filter(nova_server.is_running, servers))
         tiers = self._host_tiers()
         ids = opaque_ids.OpaqueIds(project_id, self._id_secret)
         cluster = model.Cluster(
             uuid=openstack.text(group['id']),
             name=openstack.text(group['name']),
             members=model.ranked(
-                member_of(each, ids, tiers, orders.get(each['id'], ()))
+                nova_server.member_of(
+                    each, ids, tiers, orders.get(each['id'], ())
+                )
                 for each in servers
             ),
-            expected=max(map(expected_members, servers), default=0),
+            expected=max(
+                map(nova_server.expected_members, servers), default=0
+            ),
             host_names={
                 openstack.text(each['id']): openstack.text(host)
                 for each in servers
@@ -245,7 +229,7 @@ class NovaClusterSource:
             missing.difference_update(server['id'] for server in page)
             marker = f'&marker={page[-1]["id"]}'
         self._check_unlisted(missing, project_id)
-        return list(filter(opted_in, found.values()))
+        return list(filter(nova_server.opted_in, found.values()))
 
     def _check_unlisted(self, uuids: set[str], project_id: str) -> None:
         """Check servers of a group that the list of its project lacks.
@@ -316,103 +300,3 @@ class NovaClusterSource:
                 f'{error}'
             ) from None
         return body
-
-
-def opted_in(server: Mapping[str, Any]) -> bool:
-    """Return whether a server of a group is one of its virtual cluster.
-
-    Assumed if Nova does not return the flavor's extra specs, because of its
-    policy or because the server's cell is down.
-    """
-    specs = (server.get('flavor') or {}).get('extra_specs')
-    return specs is None or extra_specs.requested(specs)
-
-
-def is_running(server: Mapping[str, Any]) -> bool:
-    """Return whether a server runs its own system, and will go on.
-
-    As far as Nova knows. One that is being deleted, shelved or stopped does
-    not count, although it still answers. One that is rescued runs the rescue
-    image. One on a host that was forced down does not run: operators force
-    down what they have fenced.
-    """
-    return (
-        server.get('status') in _RUNNING
-        and server.get('OS-EXT-STS:task_state') not in _ENDING
-        and server.get('OS-EXT-STS:power_state', _POWERED_ON) == _POWERED_ON
-        and server.get('host_status') != 'DOWN'
-    )
-
-
-def hostname_of(server: Mapping[str, Any]) -> str | None:
-    """Return the name that Nova tells the guest; None if Nova hides it."""
-    hostname = server.get('OS-EXT-SRV-ATTR:hostname')
-    return openstack.text(hostname) if hostname else None
-
-
-def expected_members(server: Mapping[str, Any]) -> int:
-    """Return how many members a server's request or flavor speaks of.
-
-    :returns: 0 if neither says; a wrong hint says nothing, as in the
-        scheduler.
-    """
-    hint = (server.get('scheduler_hints') or {}).get(extra_specs.MEMBERS_HINT)
-    if isinstance(hint, list):
-        hint = hint[0] if hint else None
-    if hint is not None:
-        with contextlib.suppress(ValueError):
-            return int(extra_specs.BY_NAME['members'].parse(hint))
-    flavor = server.get('flavor') or {}
-    return extra_specs.parse(flavor.get('extra_specs') or {}).members or 0
-
-
-def member_of(
-    server: Mapping[str, Any],
-    ids: opaque_ids.OpaqueIds,
-    tiers: Mapping[str, tuple[str | None, str | None]],
-    order: nic_order.Order = (),
-) -> model.Member:
-    """Return the member for a server of Nova's detail view.
-
-    NICs on the same network are distinguished by their MAC addresses. Of a
-    server in a cell that is down, Nova returns only the ID: its cluster is
-    not complete meanwhile.
-
-    :param ids: IDs for the project of the server.
-    :param tiers: by host name, names of the host's switch and rack.
-    :param order: order of the NICs, if the addresses do not imply it.
-    """
-    nics: dict[str, list[model.Address]] = {}
-    for addresses in server.get('addresses', {}).values():
-        for entry in addresses:
-            if entry.get('OS-EXT-IPS:type', 'fixed') != 'fixed':
-                continue
-            nics.setdefault(entry.get(nic_order.MAC, ''), []).append(
-                ipaddress.ip_address(entry['addr'])
-            )
-    macs = list(nics)
-    # An order that lacks NICs (such as a whole PCI function) is not used,
-    # because these could be anywhere.
-    if {mac.lower() for mac in macs} <= set(order):
-        macs.sort(key=lambda mac: order.index(mac.lower()))
-    # Nova's hostId is a plain hash of project and name, so names can be
-    # guessed and tried; it serves where Nova hides the name.
-    host = server.get('OS-EXT-SRV-ATTR:host') or server.get('hostId')
-    switch, rack = tiers.get(host or '', (None, None))
-    flavor = server.get('flavor') or {}
-    specs = extra_specs.parse(flavor.get('extra_specs') or {})
-    return model.Member(
-        uuid=openstack.text(server['id']),
-        name=openstack.text(server.get('name', server['id'])),
-        vcpus=openstack.count(flavor.get('vcpus', 0)),
-        host=ids.host(openstack.text(host)) if host else None,
-        switch=ids.switch(switch),
-        rack=ids.rack(rack),
-        nics=tuple(model.Nic(mac, tuple(nics[mac])) for mac in macs),
-        network=specs.network,
-        paradigm=specs.paradigm,
-        uplink_nic=specs.uplink_nic,
-        running=is_running(server),
-        status=openstack.text(server.get('status') or 'UNKNOWN'),
-        hostname=hostname_of(server),
-    )

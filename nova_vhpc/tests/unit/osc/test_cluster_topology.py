@@ -19,7 +19,7 @@ import fixtures
 from nova_vhpc.tests import osc_shell
 from nova_vhpc.tests.unit.osc import test_cluster
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer, nova, opaque_ids
+from nova_vhpc.vendordata import answer, nova_server, opaque_ids
 
 SECRET = 'only the operator knows'
 HOST_ID = '0123456789abcdef' * 3
@@ -39,7 +39,7 @@ class TopologyTest(test_cluster.ClusterTestCase):
         status, out, err = self.topology('g', '--config-file', str(self.conf))
         self.assertEqual(0, status, err)
         ids = opaque_ids.OpaqueIds('p', SECRET.encode())
-        member = nova.member_of(
+        member = nova_server.member_of(
             self.servers['a'] | {'id': fakes.uuid(1)},
             ids,
             {self.hosts[0]: ('leaf1', 'r1')},

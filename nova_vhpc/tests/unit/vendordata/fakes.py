@@ -28,6 +28,21 @@ def uuid(number):
     return f'10000000-0000-4000-8000-{number:012}'
 
 
+def server(number, **specs):
+    """A server of Nova's detail view, whose flavor has extra specs."""
+    return {
+        'id': uuid(number),
+        'tenant_id': PROJECT,
+        'name': f'member-{number}',
+        'status': 'ACTIVE',
+        'server_groups': [GROUP],
+        'flavor': {
+            'vcpus': 8,
+            'extra_specs': {f'vhpc:{k}': v for k, v in specs.items()},
+        },
+    }
+
+
 def member(number, host, switch=None, rack=None, nics=2):
     """A member with NIC i in 10.i.0.0/24."""
     return model.Member(

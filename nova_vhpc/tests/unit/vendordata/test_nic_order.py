@@ -26,7 +26,7 @@ from nova.objects import diagnostics
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import nic_order, nova
+from nova_vhpc.vendordata import nic_order, nova_server
 
 A, B, C = (f'fa:16:3e:00:00:0{number}' for number in 'abc')
 BEHIND = ((A, 'net1'), (B, 'net2'), (C, 'net1'))
@@ -95,12 +95,13 @@ class NicOrderTest(base.TestCase):
 
     def member(self, told):
         order = self.orders.find([told]).get(told['id'], ())
-        return nova.member_of(told, fakes.IDS, {}, order)
+        return nova_server.member_of(told, fakes.IDS, {}, order)
 
     def test_nova_groups_by_network(self):
         """Why the addresses alone will not do."""
         self.assertEqual(
-            [A, C, B], macs(nova.member_of(server(BEHIND), fakes.IDS, {}))
+            [A, C, B],
+            macs(nova_server.member_of(server(BEHIND), fakes.IDS, {})),
         )
 
     def test_the_diagnostics_have_the_order(self):

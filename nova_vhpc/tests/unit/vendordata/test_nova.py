@@ -20,126 +20,8 @@ import requests
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes, test_shared_reads
-from nova_vhpc.vendordata import answer, opaque_ids
+from nova_vhpc.vendordata import answer
 from nova_vhpc.vendordata import nova as nova_api
-
-
-def _server(number, **specs):
-    return {
-        'id': fakes.uuid(number),
-        'tenant_id': fakes.PROJECT,
-        'name': f'member-{number}',
-        'status': 'ACTIVE',
-        'server_groups': [fakes.GROUP],
-        'flavor': {
-            'vcpus': 8,
-            'extra_specs': {f'vhpc:{k}': v for k, v in specs.items()},
-        },
-    }
-
-
-class RunningTest(base.TestCase):
-    def test_member_runs_if_nova_says_so_of_its_own_system(self):
-        for status, power, host, running in (
-            ('ACTIVE', 1, 'UP', True),
-            ('ACTIVE', 1, 'UNKNOWN', True),
-            # Its host was forced down.
-            ('ACTIVE', 1, 'DOWN', False),
-            # Nova has not yet noticed that it has shut itself down.
-            ('ACTIVE', 4, 'UP', False),
-            ('MIGRATING', 1, 'UP', True),
-            ('VERIFY_RESIZE', 1, 'UP', True),
-            ('BUILD', 0, '', False),
-            ('SHUTOFF', 4, 'UP', False),
-            ('PAUSED', 3, 'UP', False),
-            ('SUSPENDED', 4, 'UP', False),
-            ('RESCUE', 1, 'UP', False),
-            ('RESIZE', 1, 'UP', False),
-            ('SHELVED_OFFLOADED', 4, '', False),
-            # The boot failed; and an action on a server that runs.
-            ('ERROR', 0, '', False),
-            ('ERROR', 1, 'UP', False),
-        ):
-            server = _server(1) | {
-                'status': status,
-                'OS-EXT-STS:power_state': power,
-                'host_status': host,
-            }
-            member = nova_api.member_of(server, fakes.IDS, {})
-            self.assertEqual(running, member.running, (status, power, host))
-
-    def test_member_of_a_cell_that_is_down_does_not_count_as_running(self):
-        member = nova_api.member_of(
-            {'id': fakes.uuid(1), 'status': 'UNKNOWN'}, fakes.IDS, {}
-        )
-        self.assertFalse(member.running)
-        self.assertEqual('UNKNOWN', member.status)
-
-    def test_member_that_is_ending_does_not_count_as_running(self):
-        for task, running in (
-            (None, True),
-            ('rebooting', True),
-            ('migrating', True),
-            ('image_snapshot', True),
-            ('deleting', False),
-            ('soft-deleting', False),
-            ('powering-off', False),
-            ('rescuing', False),
-            ('shelving', False),
-            ('shelving_image_uploading', False),
-        ):
-            server = _server(1) | {'OS-EXT-STS:task_state': task}
-            self.assertEqual(running, nova_api.is_running(server), task)
-
-
-class ExpectedMembersTest(base.TestCase):
-    def test_hint_comes_before_flavor_and_wrong_hint_says_nothing(self):
-        for hints, specs, expected in (
-            (None, {}, 0),
-            ({}, {'members': '4'}, 4),
-            # Nova keeps hints as lists.
-            ({'vhpc_members': ['8']}, {'members': '4'}, 8),
-            ({'vhpc_members': '8'}, {}, 8),
-            ({'vhpc_members': 8}, {}, 8),
-            ({'vhpc_members': ['many']}, {'members': '4'}, 4),
-            ({'vhpc_members': []}, {}, 0),
-            ({'vhpc_members': '0'}, {}, 0),
-        ):
-            server = _server(1, **specs) | {'scheduler_hints': hints}
-            self.assertEqual(
-                expected, nova_api.expected_members(server), hints
-            )
-
-
-class OpaqueIdsTest(base.TestCase):
-    TIERS = {'cn-0042': ('leaf-7', 'row-c')}
-
-    def member(self, ids, host='cn-0042'):
-        server = _server(1) | {
-            'OS-EXT-SRV-ATTR:host': host,
-            'hostId': '0123456789abcdef',
-        }
-        return nova_api.member_of(server, ids, self.TIERS)
-
-    def test_members_of_one_host_have_its_ids(self):
-        one, two = (self.member(fakes.IDS) for _ in range(2))
-        self.assertEqual(one.host, two.host)
-        self.assertRegex(one.host, '^host-[0-9a-f]{16}$')
-        self.assertRegex(one.switch, '^switch-[0-9a-f]{16}$')
-        self.assertRegex(one.rack, '^rack-[0-9a-f]{16}$')
-
-    def test_another_project_gets_other_ids_for_the_same_host(self):
-        own = self.member(fakes.IDS)
-        other = self.member(opaque_ids.OpaqueIds('p2', fakes.SECRET))
-        self.assertFalse(
-            {own.host, own.switch, own.rack}
-            & {other.host, other.switch, other.rack}
-        )
-
-    def test_host_whose_name_nova_hides_has_an_id_and_no_switch(self):
-        member = self.member(fakes.IDS, host=None)
-        self.assertRegex(member.host, '^host-[0-9a-f]{16}$')
-        self.assertIsNone(member.switch)
 
 
 class _Client:
@@ -189,9 +71,9 @@ class _Client:
 
 class NovaTest(base.TestCase):
     def test_other_servers_of_the_group_are_no_members(self):
-        plain, hidden = _server(2), _server(3)
+        plain, hidden = fakes.server(2), fakes.server(3)
         del hidden['flavor']['extra_specs']
-        client = _Client([_server(1, workload='parallel'), plain, hidden])
+        client = _Client([fakes.server(1, workload='parallel'), plain, hidden])
         nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
         self.assertEqual(
@@ -202,7 +84,7 @@ class NovaTest(base.TestCase):
         )
 
     def test_list_ends_at_the_page_with_the_last_member(self):
-        client = _Client([_server(1, workload='parallel')])
+        client = _Client([fakes.server(1, workload='parallel')])
         get = client.get
         client.get = lambda url, **kwargs: (
             SimpleNamespace(
@@ -232,7 +114,7 @@ class NovaTest(base.TestCase):
             'status': 'UNKNOWN',
         }
         client = _Client(
-            [_server(1, workload='parallel'), stub], unlisted=[stub['id']]
+            [fakes.server(1, workload='parallel'), stub], unlisted=[stub['id']]
         )
         nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
         error = self.assertRaises(
@@ -244,14 +126,14 @@ class NovaTest(base.TestCase):
         other = {'id': fakes.uuid(2), 'tenant_id': 'p2', 'status': 'UNKNOWN'}
         for unlisted in ([], [other['id']]):
             client = _Client(
-                [_server(1, workload='parallel'), other], unlisted
+                [fakes.server(1, workload='parallel'), other], unlisted
             )
             nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
             members = nova.cluster(fakes.uuid(1), fakes.PROJECT).members
             self.assertEqual([fakes.uuid(1)], [one.uuid for one in members])
 
     def test_host_in_two_aggregates_is_at_the_switch_of_the_scheduler(self):
-        servers = [_server(1, workload='parallel')]
+        servers = [fakes.server(1, workload='parallel')]
         servers[0]['OS-EXT-SRV-ATTR:host'] = 'cn-1'
         switches = set()
         for names in (('leaf-2', 'leaf-1'), ('leaf-1', 'leaf-2')):
@@ -278,7 +160,7 @@ class NovaTest(base.TestCase):
         }
         statuses = ('ACTIVE', 'MIGRATING', 'VERIFY_RESIZE', 'SHUTOFF')
         servers = [
-            _server(number, workload='parallel')
+            fakes.server(number, workload='parallel')
             | {'status': status, 'addresses': addresses}
             for number, status in enumerate(statuses)
         ]
@@ -314,7 +196,7 @@ class NovaTest(base.TestCase):
         """Also without a cache, as while the first of them is answered."""
         numbers = range(1, 9)
         client = _Client(
-            [_server(number, workload='parallel') for number in numbers]
+            [fakes.server(number, workload='parallel') for number in numbers]
         )
         client.group_may_answer.clear()
         nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=0)
@@ -342,7 +224,7 @@ class NovaTest(base.TestCase):
 
     def test_member_that_the_shared_read_lacks_is_read_again(self):
         """The read may have begun before Nova had the member."""
-        old, new = (_server(n, workload='parallel') for n in (1, 2))
+        old, new = (fakes.server(n, workload='parallel') for n in (1, 2))
         client = _Client([old, new])
         nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=0)
         groups = iter([[old], [old, new]])
@@ -382,8 +264,8 @@ class NovaTest(base.TestCase):
         """The first that asks must not decide what the others are told."""
         client = _Client(
             [
-                _server(1, network='separate', uplink_nic='0'),
-                _server(2, network='multiple-shared', paradigm='hybrid'),
+                fakes.server(1, network='separate', uplink_nic='0'),
+                fakes.server(2, network='multiple-shared', paradigm='hybrid'),
             ]
         )
         nova = nova_api.NovaClusterSource(client, fakes.SECRET, ttl_s=60)
@@ -409,19 +291,8 @@ class NovaTest(base.TestCase):
             [0, None], [member.uplink_nic for member in cluster.members]
         )
 
-    def test_value_of_another_kind_is_an_error_of_nova(self):
-        """Otherwise it would be in the tenant's JSON, as Infinity is."""
-        for key, value in (
-            ('name', float('inf')),
-            ('name', ['x']),
-            ('flavor', {'vcpus': float('nan'), 'extra_specs': {}}),
-            ('flavor', {'vcpus': '2', 'extra_specs': {}}),
-        ):
-            server = {**_server(1, workload='parallel'), key: value}
-            self.assertRaises(TypeError, nova_api.member_of, server, {})
-
     def test_answer_of_another_shape_is_an_error_of_nova(self):
-        server = {'server': _server(1, workload='parallel')}
+        server = {'server': fakes.server(1, workload='parallel')}
         group = {'server_group': {'id': 'g', 'name': 'g', 'members': [1]}}
         for bodies in (
             *([body] for body in (None, [], 'x', 7, {}, {'server': None})),
