@@ -36,7 +36,6 @@ agent_of() {
     run "$VENV" "$VENV/bin" --tree "$tree/nova-vhpc"
 }
 
-[ "$(id -u)" = 0 ] || die "run as root: it creates network namespaces and guests"
 case "$#:$*" in
 "0:" | "1:older" | "1:newer") ;;
 "2:agent "*)
@@ -45,6 +44,7 @@ case "$#:$*" in
     ;;
 *) die "no '$*'; there are: older, newer, agent REVISION" ;;
 esac
+[ "$(id -u)" = 0 ] || die "run as root: it creates network namespaces and guests"
 # shellcheck disable=SC2119 # our arguments are not meant for ensure_venv
 ensure_venv
 "$TOP_DIR/tools/ovn-root.sh"

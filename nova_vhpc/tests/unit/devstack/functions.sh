@@ -89,7 +89,22 @@ get_python_exec_prefix() {
 # the test wants: MISSING lists what "show" is to say does not exist.
 sudo() {
     case $1 in
-    install | rm | rmdir | sed) "$@" ;;
+    install)
+        record sudo "$@"
+        shift
+        # Who runs the tests need not be root, who alone may give files away.
+        local arguments=()
+        while [ $# -gt 0 ]; do
+            if [ "$1" = -o ]; then
+                shift
+            else
+                arguments+=("$1")
+            fi
+            shift
+        done
+        install "${arguments[@]}"
+        ;;
+    rm | rmdir | sed) "$@" ;;
     *)
         record sudo "$@"
         [[ "$1" != */"${FAILING:-none}" ]]

@@ -21,7 +21,6 @@ import sys
 import fixtures
 from oslo_config import cfg
 
-from nova_vhpc.linux import private_path
 from nova_vhpc.tests import base
 
 HERE = pathlib.Path(__file__).parent
@@ -86,7 +85,7 @@ class PluginTest(base.TestCase):
                 'PLACEMENT_CONF': str(self.placement_conf),
                 'DEFAULT_IMAGE_NAME': 'cirros-0.6.3-x86_64-disk',
                 'ENABLED_SERVICES': services,
-                'STACK_USER': 'root',
+                'STACK_USER': 'stack',
                 'ENABLE_DEBUG_LOG_LEVEL': 'True',
                 'KEYSTONE_SERVICE_URI': 'http://ks/identity',
                 'SERVICE_PASSWORD': 'secret',
@@ -226,8 +225,9 @@ class PluginTest(base.TestCase):
 
     def test_agent_believes_what_is_in_its_state_path(self):
         # Else it writes nothing, and devstack gives DATA_DIR to this user.
-        self.run_phase('stack', 'post-config', STACK_USER='nobody')
-        self.assertEqual('', private_path.problem(self.state))
+        calls = self.run_phase('stack', 'post-config')
+        (made,) = [c for c in calls if c.endswith(f' {self.state}')]
+        self.assertEqual(f'sudo install -d -m 0700 {self.state}', made)
         settings = (TOP / 'devstack/settings').read_text()
         (default,) = re.findall(r'VHPC_STATE_PATH:-(\S+)}', settings)
         self.assertEqual('/var/lib', os.path.dirname(default))

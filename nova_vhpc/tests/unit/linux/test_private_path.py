@@ -15,12 +15,15 @@
 import os
 import pathlib
 import tempfile
+from typing import Any
+from unittest import mock
 
 from oslotest import base
 
 from nova_vhpc.linux import private_path
 
-NOBODY = 65534
+NOBODY = 4294967000
+"""A user and group that run no tests."""
 
 
 class PrivatePathTest(base.BaseTestCase):
@@ -29,6 +32,34 @@ class PrivatePathTest(base.BaseTestCase):
         self.top = pathlib.Path(tempfile.mkdtemp())
         self.place = self.top / 'above' / 'state'
         self.place.mkdir(parents=True, mode=0o755)
+
+    def give_away(
+        self, path: pathlib.Path, *, uid: int | None = None, gid: int = 0
+    ) -> None:
+        """Have a path belong to another user and group.
+
+        Only root could give it to them.
+        """
+        real_stat, real_fstat = os.stat, os.fstat
+        inode = path.stat().st_ino
+
+        def changed(status: os.stat_result) -> os.stat_result:
+            if status.st_ino != inode:
+                return status
+            fields = list(status)[:10]
+            fields[4:6] = status.st_uid if uid is None else uid, gid
+            return os.stat_result(fields)
+
+        def stat(path: Any, **options: Any) -> os.stat_result:
+            return changed(real_stat(path, **options))
+
+        def fstat(descriptor: int) -> os.stat_result:
+            return changed(real_fstat(descriptor))
+
+        for name, function in (('stat', stat), ('fstat', fstat)):
+            patcher = mock.patch.object(os, name, function)
+            patcher.start()
+            self.addCleanup(patcher.stop)
 
     def test_own_directory_below_a_sticky_one_is_private(self) -> None:
         self.top.chmod(0o1777)
@@ -46,11 +77,11 @@ class PrivatePathTest(base.BaseTestCase):
 
     def test_directory_that_another_group_may_write_is_named(self) -> None:
         self.place.chmod(0o775)
-        os.chown(self.place, -1, NOBODY)
+        self.give_away(self.place, gid=NOBODY)
         self.assertIn('has mode 0775', private_path.problem(self.place))
 
     def test_directory_of_another_user_is_named(self) -> None:
-        os.chown(self.place, NOBODY, -1)
+        self.give_away(self.place, uid=NOBODY)
         problem = private_path.problem(self.place)
         self.assertIn(f'belongs to user {NOBODY}', problem)
 
@@ -70,6 +101,6 @@ class PrivatePathTest(base.BaseTestCase):
         file.write_text('')
         with file.open() as opened:
             self.assertEqual('', private_path.file_problem(opened.fileno()))
-            os.chown(file, NOBODY, -1)
+            self.give_away(file, uid=NOBODY)
             problem = private_path.file_problem(opened.fileno())
         self.assertIn(f'belongs to user {NOBODY}', problem)
