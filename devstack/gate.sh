@@ -16,7 +16,7 @@ DEST=${DEST:-/opt/stack}
 STACK_USER=${STACK_USER:-stack}
 CONF_DIR=${VHPC_CONF_DIR:-/etc/nova-vhpc}
 HOOKS=${VHPC_LIBVIRT_HOOKS:-/etc/libvirt/hooks}
-PYTHON=$DEST/data/venv/bin/python
+VENV=${DEVSTACK_VENV:-${DATA_DIR:-$DEST/data}/venv}
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 
 # in_devstack SCRIPT: run a script of devstack as its user.
@@ -24,7 +24,21 @@ in_devstack() {
     (cd "$DEST/devstack" && sudo -H -u "$STACK_USER" "./$1")
 }
 
+# interpreter: print the Python that our programs are installed for: that of devstack's
+# environment, or where it makes none (CentOS Stream, Rocky Linux), the system's. The
+# PATH of sudo need not have /usr/local/bin.
+interpreter() {
+    local program
+    program=$(PATH=$VENV/bin:$PATH:/usr/local/bin command -v nova-vhpc-status) || {
+        echo "nova-vhpc is not installed: neither in $VENV (DEVSTACK_VENV) nor in PATH" >&2
+        return 1
+    }
+    sed -n '1s/^#!//p' "$program"
+}
+
 scenario() {
+    local python
+    python=$(interpreter)
     set -a
     # The plugin's test-config phase wrote what this devstack has.
     # shellcheck disable=SC1091
@@ -32,17 +46,19 @@ scenario() {
     set +a
     export OS_CLOUD=devstack-admin OS_CLIENT_CONFIG_FILE=/etc/openstack/clouds.yaml CI=true
     cd "$TOP"
-    exec "$PYTHON" -m unittest discover --verbose -s nova_vhpc/tests/scenario -t .
+    exec "$python" -m unittest discover --verbose -s nova_vhpc/tests/scenario -t .
 }
 
 logs() {
-    local conf
+    local conf python
     mkdir -p "$1"
     for conf in "$CONF_DIR"/*.conf; do
         [ ! -f "$conf" ] || sed -E 's/^(password|transport_url)( *=).*/\1\2 REMOVED/' \
             "$conf" >"$1/${conf##*/}"
     done
-    "$PYTHON" -m nova_vhpc.cmd.top --once --json >"$1/nova-vhpc-top.json" || true
+    if python=$(interpreter); then
+        "$python" -m nova_vhpc.cmd.top --once --json >"$1/nova-vhpc-top.json" || true
+    fi
 }
 
 # running: print what of nova-vhpc runs or is plugged in on this node.

@@ -303,8 +303,9 @@ OPTS: list[Any] = [
         'ovs_run_dir',
         default='',
         help='Directory with ovs-vswitchd.pid and the control socket of '
-        'ovs-vswitchd, which the binder bond_entry connects to: as root, or '
-        'with the group of the user that ovs-vswitchd runs as. If empty, it '
+        'ovs-vswitchd, which the binder bond_entry connects to: as the user '
+        'that ovs-vswitchd runs as, or as root with CAP_DAC_OVERRIDE. If '
+        'empty, it '
         'is the directory of the socket in [vhpc_topology] ovsdb_connection, '
         'or /run/openvswitch if that is no local socket. Set it if the agent '
         "runs in a container that has the host's directory elsewhere, for "

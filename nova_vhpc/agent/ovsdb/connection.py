@@ -207,6 +207,11 @@ class Ovsdb:
             )
         error = self._error()
         reason = os.strerror(error) if error else 'no answer'
+        if error == errno.EACCES:
+            reason += (
+                "; give the agent's unit CapabilityBoundingSet="
+                'CAP_DAC_OVERRIDE'
+            )
         if self.awaited:
             return (
                 f'ovsdb-server at {self.remote} cannot be read ({reason}), '

@@ -48,8 +48,8 @@ class Identity(NamedTuple):
 class Vswitchd:
     """The control socket of ovs-vswitchd.
 
-    Connecting to it takes write permission: that of ovs-vswitchd's user, or of
-    its group where the umask lets it, as on RHEL.
+    Connecting to it takes write permission: that of ovs-vswitchd's user, or
+    of root with CAP_DAC_OVERRIDE. Its group has it under some umasks only.
 
     :param run_dir: directory of ``ovs-vswitchd.pid`` and of the socket.
     :param timeout_s: longest time that a command takes, in seconds.
@@ -149,8 +149,9 @@ def _reason(socket: pathlib.Path, error: int) -> str:
         return f'ovs-vswitchd is not running (no answer at {socket})'
     if error == errno.EACCES:
         return (
-            f'the agent may not open {socket}; give its unit the group of '
-            'the user that ovs-vswitchd runs as'
+            f'the agent may not open {socket}, which belongs to a user of '
+            'Open vSwitch; give its unit CapabilityBoundingSet='
+            'CAP_DAC_OVERRIDE'
         )
     text = os.strerror(error) if error > 0 else 'connection closed'
     return f'ovs-vswitchd at {socket}: {text}'

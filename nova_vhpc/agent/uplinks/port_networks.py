@@ -161,8 +161,9 @@ class FlowReader:
                 LOG.warning(
                     'Flows of bridge %s cannot be read (%s), so that claims '
                     'of servers on provider networks of OVN, which steer '
-                    'nothing, are not noticed; install %s, and let the agent '
-                    'run as root or as the user of ovs-vswitchd',
+                    'nothing, are not noticed; install %s, and give the '
+                    "agent's unit CapabilityBoundingSet=CAP_DAC_OVERRIDE if "
+                    'ovs-vswitchd does not run as root',
                     bridge,
                     ' '.join(f'{error} {stderr}'.split()),
                     PROGRAM,

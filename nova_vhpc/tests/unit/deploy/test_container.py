@@ -103,6 +103,12 @@ class ContainerTest(base.TestCase):
         self.assertEqual('host', agent['pid'])
         self.assertEqual('host', agent['network_mode'])
 
+    def test_services_come_back_when_the_host_has_booted(self) -> None:
+        """Engines start no container then whose policy is on-failure."""
+        services = yaml.safe_load(text('container/compose.yaml'))['services']
+        for name, service in services.items():
+            self.assertEqual('always', service['restart'], name)
+
     def test_agent_keeps_what_its_unit_keeps(self) -> None:
         services = yaml.safe_load(text('container/compose.yaml'))['services']
         volumes = [

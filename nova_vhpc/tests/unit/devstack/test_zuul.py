@@ -131,6 +131,34 @@ class ZuulTest(base.TestCase):
         self.assertIn('username = nova\n', saved)
         self.assertNotIn('SECRET', saved)
 
+    def test_smoke_test_runs_with_the_python_of_our_programs(self):
+        """devstack makes no environment on CentOS Stream and Rocky Linux."""
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        system, venv = home / 'local/bin', home / 'data/venv/bin'
+        (home / 'scenario.env').touch()
+        for place in (system, venv):
+            place.mkdir(parents=True)
+            python = place / 'python3'
+            python.write_text('#!/bin/sh\necho "$0" "$@"\n')
+            python.chmod(0o755)
+            status = place / 'nova-vhpc-status'
+            status.write_text(f'#!{python}\n')
+            status.chmod(0o755)
+            ended = subprocess.run(
+                [TOP / 'devstack/gate.sh', 'scenario'],
+                env={
+                    'PATH': f'{system}:{os.environ["PATH"]}',
+                    'VHPC_CONF_DIR': str(home),
+                    'DEST': str(home),
+                },
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            self.assertTrue(
+                ended.stdout.startswith(f'{python} -m unittest '), ended.stdout
+            )
+
     def test_no_node_runs_parts_of_a_service_that_the_job_leaves_out(self):
         """The parent job, ``devstack``, has these two on the subnode."""
         left_out = self.jobs['nova-vhpc-devstack']['vars']['devstack_services']
