@@ -20,8 +20,9 @@ from typing import Any
 
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
-from nova_vhpc.explain.cloud import host_aggregates, server_groups
+from nova_vhpc.explain.cloud import server_groups
 from nova_vhpc.flavor import cpu_policy, extra_specs
+from nova_vhpc.scheduler.sources import host_places
 
 PLACEMENT_VERSION = '1.36'
 
@@ -69,7 +70,7 @@ def _hosts(
     connection: Any, switch_key: str, rack_key: str
 ) -> tuple[list[dict[str, Any]], float]:
     """Return the hosts that take VMs, and the vCPUs that all may hold."""
-    places = host_aggregates.places(
+    places = host_places.places(
         openstack.get(
             connection.compute, '/os-aggregates', cloud.AGGREGATES_VERSION
         )['aggregates'],

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
-from nova_vhpc.explain.cloud import host_aggregates, server_groups
+from nova_vhpc.explain.cloud import server_groups
 from nova_vhpc.flavor import request_groups
 from nova_vhpc.osc.cluster_model import Cluster, Host, Member
-from nova_vhpc.scheduler.sources import claimed_rails
+from nova_vhpc.scheduler.sources import claimed_rails, host_places
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks
 from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova, nova_server
@@ -126,7 +126,7 @@ class ClusterReader:
             return None
         snapshot = self._permitted(lambda: cloud.uplinks(self._connection))
         uplinks = {} if snapshot is None else snapshot.hosts
-        places = host_aggregates.places(aggregates, *self._tiers)
+        places = host_places.places(aggregates, *self._tiers)
         found = {}
         for hypervisor in hypervisors:
             name = openstack.text(hypervisor['service']['host'])

@@ -26,7 +26,7 @@ from keystoneauth1 import adapter
 
 from nova_vhpc.clients import failures, openstack
 from nova_vhpc.conf import nova_api
-from nova_vhpc.scheduler.planner.model import one_of
+from nova_vhpc.scheduler.sources import host_places
 from nova_vhpc.vendordata import (
     model,
     nic_order,
@@ -74,8 +74,7 @@ class NovaClusterSource:
         self._orders = nic_order.NicOrders(client)
         self._lock = threading.Lock()
         self._sees_all = False
-        self._reads: shared_reads.SharedReads[model.Cluster]
-        self._reads = shared_reads.SharedReads()
+        self._reads = shared_reads.SharedReads[model.Cluster]()
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
@@ -151,7 +150,9 @@ class NovaClusterSource:
             raise NotMember(f'group {group["id"]} is not of this project')
         servers = self._cluster_servers(set(group['members']), project_id)
         orders = self._orders.find(filter(nova_server.is_running, servers))
-        tiers = self._host_tiers()
+        tiers = host_places.places(
+            self._get('/os-aggregates')['aggregates'], *self._tiers
+        )
         ids = opaque_ids.OpaqueIds(project_id, self._id_secret)
         cluster = model.Cluster(
             uuid=openstack.text(group['id']),
@@ -248,24 +249,6 @@ class NovaClusterSource:
                     raise RuntimeError(
                         f'Nova does not list member {uuid}: its cell is down'
                     )
-
-    def _host_tiers(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return switch and rack by host name, from aggregate metadata.
-
-        The same of several as the scheduler takes.
-        """
-        tiers: dict[str, list[str | None]] = {}
-        for aggregate in self._get('/os-aggregates')['aggregates']:
-            for position, key in enumerate(self._tiers):
-                value = aggregate['metadata'].get(key)
-                if value is None:
-                    continue
-                for host in aggregate['hosts']:
-                    of_host = tiers.setdefault(host, [None, None])
-                    of_host[position] = one_of(
-                        of_host[position], openstack.text(value)
-                    )
-        return {host: (switch, rack) for host, (switch, rack) in tiers.items()}
 
     def _get(
         self, url: str, missing: type[Exception] | None = None

@@ -36,7 +36,7 @@ from nova_vhpc.flavor import pci_aliases
 from nova_vhpc.flavor.request_groups import GROUP_POLICY
 from nova_vhpc.scheduler.hosts.requirements import HostView
 from nova_vhpc.scheduler.planner.model import HostFacts
-from nova_vhpc.scheduler.sources import claimed_rails, snapshot
+from nova_vhpc.scheduler.sources import claimed_rails, host_places, snapshot
 from nova_vhpc.topology import model
 
 HYPERVISORS_VERSION = '2.87'
@@ -118,7 +118,7 @@ def _hosts(
     aggregates = openstack.get(
         connection.compute, '/os-aggregates', AGGREGATES_VERSION
     )['aggregates']
-    places = host_aggregates.places(aggregates, switch_key, rack_key)
+    places = host_places.places(aggregates, switch_key, rack_key)
     multipliers = host_aggregates.multipliers(aggregates)
     vcpus, _ = request.flavor.checked_vcpus
     rejections = host_aggregates.Rejections(aggregates, specs, options)

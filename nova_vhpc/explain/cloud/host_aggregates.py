@@ -19,37 +19,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.clients import openstack
 from nova_vhpc.explain.cloud.nova_options import NovaOptions
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.model import one_of
 
 _TRAIT = 'trait:'
 _SCOPE = 'aggregate_instance_extra_specs:'
-
-
-def places(
-    aggregates: Iterable[Mapping[str, Any]], switch_key: str, rack_key: str
-) -> dict[str, tuple[str | None, str | None]]:
-    """Return switch and rack by host, from the metadata of aggregates."""
-    found: dict[str, tuple[str | None, str | None]] = {}
-    for aggregate in aggregates:
-        metadata = aggregate['metadata']
-        for host in aggregate['hosts']:
-            switch, rack = found.get(host, (None, None))
-            found[host] = (
-                one_of(switch, _place(metadata, switch_key)),
-                one_of(rack, _place(metadata, rack_key)),
-            )
-    return found
-
-
-def _place(metadata: Mapping[str, Any], key: str) -> str | None:
-    """Return the name of a switch or rack, None without one.
-
-    :raises TypeError: it is no text.
-    """
-    return openstack.text(metadata[key]) if key in metadata else None
 
 
 def multipliers(
