@@ -102,8 +102,7 @@ class VmCounters:
 
     def __init__(self, net: pathlib.Path) -> None:
         self._net = net
-        self._sums: dict[str, RunSum] = {}
-        self._increases: dict[str, Increase] = {}
+        self._sums: dict[str, RunSum | Increase] = {}
 
     def read(self, guest: Guest, devices: Sequence[str]) -> Totals:
         """Read the kernel's counters.
@@ -123,17 +122,15 @@ class VmCounters:
         for name, file in (('received', 'tx_packets'), ('sent', 'rx_packets')):
             # What a tap sends is what its guest receives.
             now = self._packets(devices, file)
-            if now or name in self._increases:
-                self._increases.setdefault(name, Increase()).update(now)
+            if now or name in self._sums:
+                self._sums.setdefault(name, Increase()).update(now)
         return Totals(
             self._total('run', 1e9),
             self._total('delay', 1e9),
             self._total('switches'),
             self._total('throttled', 1e6),
-            *(
-                None if one is None else one.total
-                for one in map(self._increases.get, ('received', 'sent'))
-            ),
+            self._total('received'),
+            self._total('sent'),
         )
 
     def _update(self, name: str, now: Mapping[Hashable, float]) -> None:
