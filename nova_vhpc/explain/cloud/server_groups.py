@@ -62,25 +62,22 @@ def servers(
     :param version: microversion of the answers.
     """
 
-    def read(uuid: str) -> Any:
+    def read(uuid: str) -> dict[str, Mapping[str, Any]]:
         try:
-            return openstack.get(
+            answer = openstack.get(
                 connection.compute, f'/servers/{uuid}', version
-            )['server']
+            )
         except openstack.GoneError:
             # It was deleted after the group was read, or is of a project that
             # the user may not see.
-            return None
+            return {}
+        return {uuid: answer['server']}
 
     with concurrent.futures.ThreadPoolExecutor(_MOST_CALLS) as pool:
         return {
             uuid: server
-            for uuid, server in zip(
-                group['members'],
-                pool.map(read, group['members']),
-                strict=True,
-            )
-            if server is not None
+            for found in pool.map(read, group['members'])
+            for uuid, server in found.items()
         }
 
 

@@ -132,3 +132,18 @@ class GroupTest(base.TestCase):
         self.assertRaises(
             openstack.CloudError, cloud.look_up, compute, request
         )
+
+    def test_member_that_is_null_is_an_error_and_not_deleted(self):
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a']
+        get = compute.get
+        null = types.SimpleNamespace(
+            status_code=200, json=lambda: {'server': None}
+        )
+        compute.get = lambda path, microversion: (
+            null if path == '/servers/a' else get(path, microversion)
+        )
+        request = ExplainRequest(group_name='id0')
+        self.assertRaises(
+            openstack.CloudError, cloud.look_up, compute, request
+        )
