@@ -305,11 +305,10 @@ OPTS: list[Any] = [
         help='Directory with ovs-vswitchd.pid and the control socket of '
         'ovs-vswitchd, which the binder bond_entry connects to: as the user '
         'that ovs-vswitchd runs as, or as root with CAP_DAC_OVERRIDE. If '
-        'empty, it '
-        'is the directory of the socket in [vhpc_topology] ovsdb_connection, '
-        'or /run/openvswitch if that is no local socket. Set it if the agent '
-        "runs in a container that has the host's directory elsewhere, for "
-        'example to /host/run/openvswitch.',
+        'empty, it is the directory of the socket in [vhpc_topology] '
+        'ovsdb_connection, or /run/openvswitch if that is no local socket. '
+        "Set it if the agent runs in a container that has the host's "
+        'directory elsewhere, for example to /host/run/openvswitch.',
     ),
     cfg.StrOpt(
         'cgroup_root',

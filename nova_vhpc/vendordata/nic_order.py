@@ -43,8 +43,11 @@ _MAX_THREADS = 8
 _TTL_S = 60.0
 
 _KEPT_S = 3600.0
-"""Time for which an order is kept for when the diagnostics cannot be read, in
-seconds. Another order would give the member another address."""
+"""Time after its expiry for which an order is kept, in seconds.
+
+It goes on if the diagnostics cannot be read then: another order would give the
+member another address.
+"""
 
 Order = tuple[str, ...]
 """MAC addresses in the guest's order; empty if the order is unknown."""
