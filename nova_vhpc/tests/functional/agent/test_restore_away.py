@@ -38,10 +38,6 @@ TAP = f'tap{MAC[-2:]}'
 ENCAP_IPS = ('10.1.0.1', '10.2.0.1')
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
-
-
 class RestoreAwayTest(base.AgentTestCase):
     """An agent was killed that had written to a guest, and to its port."""
 
@@ -145,7 +141,9 @@ class RestoreAwayTest(base.AgentTestCase):
         self.assertIn('NICs of 1 servers are restored', log.output)
         self.assertIn('no domain is restored, 1 servers', log.output)
         # The test's own connection ends with the test.
-        self.assertEqual(1, threads().count('vhpc-ovsdb'))
+        self.assertEqual(
+            1, [t.name for t in threading.enumerate()].count('vhpc-ovsdb')
+        )
 
         self.configure(vhpc_topology__ovsdb_connection=self.switch.remote)
         self.assert_restored()
