@@ -16,13 +16,16 @@ twine check --strict "$work"/dist/*
 python -m zipfile -l "$work"/dist/*.whl >"$work/wheel"
 tar tzf "$work"/dist/*.tar.gz >"$work/sdist"
 for want in nova_vhpc/py.typed nova_vhpc/scheduler/filters.py \
-    nova_vhpc/testbed/programs/init.sh etc/nova-vhpc/nova-vhpc-agent.service \
+    etc/nova-vhpc/nova-vhpc-agent.service \
     etc/nova-vhpc/nova-vhpc-vendordata.service etc/nova-vhpc/libvirt-qemu-hook \
     etc/nova-vhpc/grafana-dashboard.json etc/nova-vhpc/prometheus-alerts.yaml \
     etc/nova-vhpc/nova-vhpc.conf.sample \
     share/nova-vhpc/devstack/plugin.sh; do
     grep -q "$want" "$work/wheel" || die "the wheel lacks $want"
 done
+if grep -E 'nova_vhpc/tests/|nova_vhpc_lab' "$work/wheel"; then
+    die "the wheel has tests or the laboratory in it"
+fi
 for want in tox.ini bindep.txt constraints.txt constraints-2026.1.txt tools/test.sh devstack/plugin.sh \
     doc/source/index.rst releasenotes/source/index.rst; do
     grep -q "/$want\$" "$work/sdist" || die "the sdist lacks $want"
@@ -36,7 +39,7 @@ PY
 "$work/venv/bin/pip" install -q --no-deps --force-reinstall "$work"/dist/*.whl
 (
     cd "$work"
-    for program in agent bench ctl explain flavor hook status top vendordata; do
+    for program in agent ctl explain flavor hook status top vendordata; do
         "$work/venv/bin/nova-vhpc-$program" --help >"$work/help" 2>&1 || {
             cat "$work/help" >&2
             die "nova-vhpc-$program --help of the installed wheel failed"
@@ -53,7 +56,7 @@ CC=false PKG_CONFIG_LIBDIR=$work "$work/base/bin/pip" install -q \
     -c "$CONSTRAINTS" "$work"/dist/*.whl || die "the base wheel does not install"
 (
     cd "$work"
-    for program in agent bench ctl explain flavor hook top vendordata; do
+    for program in agent ctl explain flavor hook top vendordata; do
         "$work/base/bin/nova-vhpc-$program" --help >"$work/help" 2>&1 || true
         if [ "$(wc -l <"$work/help")" != 1 ] || ! grep -q "pip install 'nova-vhpc\[" "$work/help"; then
             cat "$work/help" >&2

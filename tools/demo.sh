@@ -25,4 +25,4 @@ fi
 "$TOP_DIR/tools/ovn-root.sh"
 export PATH="$VENV/bin:$PATH"
 cd "$TOP_DIR"
-exec "$VENV/bin/python" -m nova_vhpc.tests.stack.demo "$@"
+exec "$VENV/bin/python" -m nova_vhpc_lab.stack.demo "$@"

@@ -85,7 +85,7 @@ import pathlib
 import shutil
 import sys
 
-from nova_vhpc.testbed import image
+from nova_vhpc_lab.testbed import image
 
 guest = image.build_image()
 target = pathlib.Path(sys.argv[1])

@@ -159,7 +159,7 @@ make_payload() {
     cp -r deploy/ansible "$tree/deploy"
     cp tools/host-vm/start.sh tools/host-vm/emulated.conf "$tree"
     # The machine has no compiler.
-    python -c 'import pathlib, sys; from nova_vhpc.testbed import spinner
+    python -c 'import pathlib, sys; from nova_vhpc_lab.testbed import spinner
 spinner.build(pathlib.Path(sys.argv[1]))' "$tree"
     tar -cf "$work/payload.tar" -C "$work/payload" var
 }

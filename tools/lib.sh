@@ -129,7 +129,7 @@ ensure_venv() {
     done
     stamp=$VENV/.vhpc-stamp
     want=$(cd "$TOP_DIR" && cat "$CONSTRAINTS" ./*requirements.txt \
-        doc/requirements.txt pyproject.toml bindep.txt | sha256sum)"$*"
+        doc/requirements.txt pyproject.toml lab/pyproject.toml bindep.txt | sha256sum)"$*"
     # An environment with more packages than wanted is sufficient.
     if [[ -x $VENV/bin/python && -e $stamp && $(cat "$stamp") == "$want"* ]]; then
         return
@@ -145,7 +145,7 @@ ensure_venv() {
         export PBR_VERSION=${PBR_VERSION:-0.0.0}
     fi
     (cd "$TOP_DIR" && "$VENV/bin/pip" install -q -c "$CONSTRAINTS" \
-        "${requirements[@]}" -e ".[$(extras)]") ||
+        "${requirements[@]}" -e ".[$(extras)]" -e lab) ||
         die "pip install failed (above)"
     printf '%s' "$want" >"$stamp"
 }

@@ -19,7 +19,7 @@ source "$(dirname "$0")/lib.sh"
 run() {
     local venv=$1
     shift
-    PATH=$venv/bin:$PATH "$venv/bin/python" -m nova_vhpc.tests.stack.skew "$@"
+    PATH=$venv/bin:$PATH "$venv/bin/python" -m nova_vhpc_lab.stack.skew "$@"
 }
 
 # agent_of REVISION: run with the agent of that revision.

@@ -17,4 +17,4 @@ cd "$TOP_DIR"
 export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
 ensure_venv
-exec "$VENV/bin/python" -m nova_vhpc.tests.soak "$@"
+exec "$VENV/bin/python" -m nova_vhpc_lab.soak "$@"

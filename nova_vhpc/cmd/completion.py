@@ -19,7 +19,6 @@ from nova_vhpc.flavor import extra_specs
 
 PROGRAMS = (
     'agent',
-    'bench',
     'ctl',
     'explain',
     'flavor',

@@ -24,7 +24,6 @@ _DISTRIBUTIONS = {
 
 _EXTRAS = {
     'agent': 'agent',
-    'bench': 'bench',
     'ctl': 'cli',
     'explain': 'cli',
     'flavor': 'cli',
@@ -94,7 +93,6 @@ def _reason(error: ImportError, extra: str | None) -> str:
 
 
 agent = functools.partial(run, 'agent')
-bench = functools.partial(run, 'bench')
 ctl = functools.partial(run, 'ctl')
 explain = functools.partial(run, 'explain')
 flavor = functools.partial(run, 'flavor')

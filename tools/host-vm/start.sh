@@ -7,4 +7,4 @@ export HOME=/root LC_ALL=C.UTF-8
 # Guests that never sleep leave the CPUs to the checks, which would take twice as long.
 systemctl set-property --runtime machine.slice CPUWeight=1
 cd /var/lib/hostvm/lib
-exec python3 -m nova_vhpc.tests.hostvm
+exec python3 -m nova_vhpc_lab.hostvm

@@ -6,7 +6,7 @@
 
 import fixtures
 
-from nova_vhpc.testbed import rabbitmq
+from nova_vhpc_lab.testbed import rabbitmq
 
 
 class RabbitMQFixture(fixtures.Fixture):

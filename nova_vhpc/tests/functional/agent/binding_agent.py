@@ -12,12 +12,12 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.testbed import guest as testbed_guest
-from nova_vhpc.testbed import image as testbed_image
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.functional.topology import test_publisher, test_publishing
-from nova_vhpc.tests.ovn import lab
 from nova_vhpc.topology import model
+from nova_vhpc_lab.ovn import lab
+from nova_vhpc_lab.testbed import guest as testbed_guest
+from nova_vhpc_lab.testbed import image as testbed_image
 
 MAC = 'fa:16:3e:00:00:01'
 SPECS = {'vhpc:workload': 'parallel', 'vhpc:network': 'shared-separate'}

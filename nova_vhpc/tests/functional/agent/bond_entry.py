@@ -11,7 +11,7 @@ from nova_vhpc.agent.ovsdb import vswitchd
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import bond_entry
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc.tests.ovn import frames, lab
+from nova_vhpc_lab.ovn import frames, lab
 
 PHYSNET = 'prov'
 VLAN = 100

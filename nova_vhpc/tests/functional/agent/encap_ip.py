@@ -30,9 +30,9 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip_journal,
     uplink_links,
 )
-from nova_vhpc.tests.ovn import domain, lab
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.topology import links
+from nova_vhpc_lab.ovn import domain, lab
 
 
 class Guest:

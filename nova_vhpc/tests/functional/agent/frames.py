@@ -8,7 +8,7 @@ hosts.
 """
 
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 PINGS = 50
 

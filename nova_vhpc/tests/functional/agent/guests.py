@@ -4,8 +4,8 @@
 """Real libvirtd and real QEMU guests.
 
 There are two kinds of guests, both of which start within a moment: *idle*
-guests have firmware only; *busy* guests run :mod:`nova_vhpc.testbed.spinner`,
-which keeps every vCPU running.
+guests have firmware only; *busy* guests run
+:mod:`nova_vhpc_lab.testbed.spinner`, which keeps every vCPU running.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.linux import cgroup, qemu_process
-from nova_vhpc.testbed import guest, image, libvirtd, spinner
+from nova_vhpc_lab.testbed import guest, image, libvirtd, spinner
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 

@@ -18,8 +18,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from typing import Any
 
-from nova_vhpc.testbed import guest as testbed_guest
-from nova_vhpc.testbed import image as testbed_image
+from nova_vhpc_lab.testbed import guest as testbed_guest
+from nova_vhpc_lab.testbed import image as testbed_image
 
 PATIENCE_S = 120.0
 

@@ -9,7 +9,7 @@ import os
 import signal
 
 from nova_vhpc.tests.functional.agent import bond_entry, encap_ip
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 VLAN_WORD = str(bond_entry.VLAN)
 

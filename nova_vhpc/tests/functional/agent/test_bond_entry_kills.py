@@ -18,7 +18,7 @@ from nova_vhpc.agent.ovsdb import connection, vswitchd
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import bond_entry as bond_entry_binder
 from nova_vhpc.tests.functional.agent import bond_entry
-from nova_vhpc.tests.ovn import domain, lab
+from nova_vhpc_lab.ovn import domain, lab
 
 KILLS = int(os.environ.get('VHPC_BOND_ENTRY_KILLS', '20'))
 SEED = 2026

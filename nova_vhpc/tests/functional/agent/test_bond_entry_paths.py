@@ -10,7 +10,7 @@ the hosts.
 """
 
 from nova_vhpc.tests.functional.agent import bond_entry, encap_ip
-from nova_vhpc.tests.ovn import domain, lab
+from nova_vhpc_lab.ovn import domain, lab
 
 PINGS = 50
 

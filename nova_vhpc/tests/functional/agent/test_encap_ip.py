@@ -11,7 +11,7 @@ from vif_plug_ovs.ovsdb import ovsdb_lib
 
 from nova_vhpc.agent.uplinks import binder
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 SOON_S = 1.0
 """Longest time without the claimed encap IP after a port is plugged again."""

@@ -10,8 +10,8 @@ import socket
 
 from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.functional.agent import binding_agent
-from nova_vhpc.tests.ovn import lab
 from nova_vhpc.topology import model
+from nova_vhpc_lab.ovn import lab
 
 
 class EncapIpAgentTest(binding_agent.BindingAgentCase):

@@ -7,7 +7,7 @@
 from concurrent import futures
 
 from nova_vhpc.tests.functional.agent import frames
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 MANY = 400
 """Packets of a ping that lasts while something happens: for four seconds."""

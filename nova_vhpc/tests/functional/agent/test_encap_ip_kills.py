@@ -16,8 +16,8 @@ from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import encap_ip as encap_ip_binder
 from nova_vhpc.agent.uplinks.binders import encap_ip_journal, uplink_links
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc.tests.ovn import domain, lab
 from nova_vhpc.topology import links
+from nova_vhpc_lab.ovn import domain, lab
 
 KILLS = int(os.environ.get('VHPC_ENCAP_IP_KILLS', '20'))
 SEED = 2026

@@ -5,7 +5,7 @@
 """Packets take the claimed uplink, on two hosts with real OVN."""
 
 from nova_vhpc.tests.functional.agent import frames
-from nova_vhpc.tests.ovn import domain, lab
+from nova_vhpc_lab.ovn import domain, lab
 
 
 class EncapIpPathsTest(frames.FramesTestCase):

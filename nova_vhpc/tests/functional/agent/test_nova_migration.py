@@ -15,7 +15,7 @@ from typing import Any
 import testtools
 
 from nova_vhpc.agent.journal import domain_metadata
-from nova_vhpc.tests.stack import client, host, realhosts
+from nova_vhpc_lab.stack import client, host, realhosts
 
 QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '8', **QUOTA}

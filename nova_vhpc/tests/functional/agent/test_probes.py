@@ -14,8 +14,8 @@ from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.testbed import cpu_controller
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed import cpu_controller
 
 
 class TestProbes(base.AgentTestCase):

@@ -7,7 +7,7 @@ Neutron and OVN steer them; the agent only reads. It must leave them alone.
 """
 
 from nova_vhpc.tests.functional.agent import frames
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 PHYSNET = 'hpc1'
 RAIL = 1

@@ -19,10 +19,10 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip_journal,
     uplink_links,
 )
-from nova_vhpc.testbed import open_vswitch
 from nova_vhpc.tests.functional.agent import base
-from nova_vhpc.tests.ovn import domain as ovn_domain
 from nova_vhpc.topology import links
+from nova_vhpc_lab.ovn import domain as ovn_domain
+from nova_vhpc_lab.testbed import open_vswitch
 
 MAC = 'fa:16:3e:00:00:01'
 TAP = f'tap{MAC[-2:]}'

@@ -6,7 +6,7 @@
 from typing import Any
 
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc.tests.ovn import lab
+from nova_vhpc_lab.ovn import lab
 
 MAPPINGS = {0: 'hpc0', 1: 'hpc1'}
 """Physical network of each uplink that has one."""

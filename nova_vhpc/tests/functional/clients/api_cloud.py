@@ -8,7 +8,7 @@ It answers what our programs ask for, but has no host and starts in seconds.
 
 import pymysql
 
-from nova_vhpc.tests.stack import cloud, identity
+from nova_vhpc_lab.stack import cloud, identity
 
 
 class ApiCloud(cloud.Cloud):

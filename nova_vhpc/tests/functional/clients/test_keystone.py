@@ -31,8 +31,8 @@ from nova_vhpc.cmd import explain, flavor, vendordata
 from nova_vhpc.conf import nova_api, placement, topology
 from nova_vhpc.placement import client
 from nova_vhpc.tests.functional.clients import api_cloud, tls
-from nova_vhpc.tests.stack import config
 from nova_vhpc.upgradecheck import facts
+from nova_vhpc_lab.stack import config
 
 Options = Mapping[str, object]
 

@@ -14,9 +14,9 @@ from nova_vhpc.agent.clusters import notifications
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.agent.rpc.transport import register_unregistered_opts
 from nova_vhpc.conf import nova_api
-from nova_vhpc.testbed.rabbitmq import CTL_S
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
+from nova_vhpc_lab.testbed.rabbitmq import CTL_S
 
 
 class OtherConsumer:

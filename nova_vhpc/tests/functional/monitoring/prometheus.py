@@ -15,7 +15,7 @@ from typing import Any
 import fixtures
 import yaml
 
-from nova_vhpc.tests.stack import cloud
+from nova_vhpc_lab.stack import cloud
 
 PATIENCE_S = 120.0
 

@@ -19,7 +19,7 @@ import yaml
 from nova_vhpc.tests import certificates
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.tests.functional.monitoring import full_host, prometheus
-from nova_vhpc.tests.stack import cloud
+from nova_vhpc_lab.stack import cloud
 
 ETC = pathlib.Path(__file__).parents[4] / 'etc/nova-vhpc'
 RULES = ETC / 'prometheus-alerts.yaml'

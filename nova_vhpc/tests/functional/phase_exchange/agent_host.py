@@ -16,8 +16,8 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.testbed import guest, libvirtd
-from nova_vhpc.testbed.image import GuestImage
+from nova_vhpc_lab.testbed import guest, libvirtd
+from nova_vhpc_lab.testbed.image import GuestImage
 
 LEASE_S = 4
 

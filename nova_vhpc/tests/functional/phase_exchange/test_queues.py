@@ -10,9 +10,9 @@ from typing import Any
 from nova_vhpc.agent.clusters import bus, protocol
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.testbed import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+from nova_vhpc_lab.testbed import rabbitmq
 
 kombu: Any = importlib.import_module('kombu')
 

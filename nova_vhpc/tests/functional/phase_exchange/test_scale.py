@@ -8,8 +8,8 @@ import argparse
 
 from oslotest import base
 
-from nova_vhpc.bench import phase_exchange
 from nova_vhpc.tests.functional import rabbitmq
+from nova_vhpc_lab.bench import phase_exchange
 
 
 class ScaleTest(base.BaseTestCase):

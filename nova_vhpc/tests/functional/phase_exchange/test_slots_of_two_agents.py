@@ -21,10 +21,10 @@ import libvirt
 
 from nova_vhpc.control.slots import frame
 from nova_vhpc.linux import qemu_process
-from nova_vhpc.testbed import spinner
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import Host
+from nova_vhpc_lab.testbed import spinner
 
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}

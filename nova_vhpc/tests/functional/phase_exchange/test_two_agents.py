@@ -22,10 +22,10 @@ from collections.abc import Callable
 import libvirt
 
 from nova_vhpc.cmd import ctl
-from nova_vhpc.testbed.image import build_image
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import bridges, hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
+from nova_vhpc_lab.testbed.image import build_image
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'

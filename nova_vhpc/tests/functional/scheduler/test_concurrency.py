@@ -13,9 +13,9 @@ from keystoneauth1 import adapter
 
 from nova_vhpc.placement import client, provider_tree, publisher
 from nova_vhpc.tests.functional.scheduler import boots
-from nova_vhpc.tests.stack import cloud, config
-from nova_vhpc.tests.stack import host as compute_host
 from nova_vhpc.topology import model
+from nova_vhpc_lab.stack import cloud, config
+from nova_vhpc_lab.stack import host as compute_host
 
 HOSTS = ('alpha', 'beta', 'gamma', 'delta')
 UPLINKS = 25

@@ -14,8 +14,8 @@ import re
 
 import testtools
 
-from nova_vhpc.tests.stack import client, guests, realhosts, scenario
 from nova_vhpc.topology import model
+from nova_vhpc_lab.stack import client, guests, realhosts, scenario
 
 PACKETS = 20
 NOISE = 5

@@ -10,7 +10,7 @@ import sys
 
 import testtools
 
-from nova_vhpc.tests.stack import scenario
+from nova_vhpc_lab.stack import scenario
 
 TOP = pathlib.Path(__file__).parents[4]
 

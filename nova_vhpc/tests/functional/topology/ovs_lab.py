@@ -11,8 +11,8 @@ import fixtures
 import pyroute2
 
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.testbed import open_vswitch
 from nova_vhpc.tests.functional.topology import links
+from nova_vhpc_lab.testbed import open_vswitch
 
 PATIENCE_S = 60.0
 

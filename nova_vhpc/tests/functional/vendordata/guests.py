@@ -17,7 +17,7 @@ import stat
 
 import fixtures
 
-from nova_vhpc.testbed import namespaces
+from nova_vhpc_lab.testbed import namespaces
 
 NICS = ('management', 'shared', 'own', 'shared2')
 """Names of the networks, in the order of the guests' NICs."""

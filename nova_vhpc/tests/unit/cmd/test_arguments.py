@@ -24,7 +24,6 @@ class ArgumentsTest(base.BaseTestCase):
 
     def test_misspelt_command_names_the_command(self) -> None:
         for program, word, meant in (
-            ('bench', 'schedular', 'scheduler'),
             ('ctl', 'satus', 'status'),
             ('flavor', 'sett', 'set'),
         ):

@@ -49,7 +49,6 @@ class CompletionTest(base.BaseTestCase):
 
     def test_commands_are_completed(self) -> None:
         self.assertEqual(['status'], self.completed('ctl', 'sta'))
-        self.assertEqual(['scheduler'], self.completed('bench', 'sch'))
         self.assertEqual(['upgrade'], self.completed('status', 'up'))
 
     def test_options_are_completed(self) -> None:

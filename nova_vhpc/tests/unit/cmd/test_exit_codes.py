@@ -20,7 +20,6 @@ from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.clients import openstack
 from nova_vhpc.cmd import (
     agent,
-    bench,
     completion,
     ctl,
     explain,
@@ -80,20 +79,6 @@ class ExitCodeTest(base.BaseTestCase):
             self.assert_code(code, agent, *EMPTY, '--restore')
         self.replace(agent.withdraw, 'withdraw', return_value=130)
         self.assert_code(130, agent, *EMPTY, '--withdraw')
-
-    def test_bench(self) -> None:
-        folder = self.useFixture(fixtures.TempDir()).path
-        argv = ('predictors', '--traces', folder)
-        self.assert_code(1, bench, *argv, '--json', MISSING)
-        self.assert_code(2, bench, 'nothing')
-        self.useFixture(
-            fixtures.MockPatch(
-                'nova_vhpc.bench.predictors.run.run',
-                side_effect=[0, KeyboardInterrupt],
-            )
-        )
-        self.assert_code(0, bench, *argv)
-        self.assert_code(130, bench, *argv)
 
     def test_ctl(self) -> None:
         bus = self.file('[DEFAULT]\ntransport_url = fake:/\n')

@@ -17,7 +17,6 @@ TOP = pathlib.Path(__file__).parents[4]
 
 PROGRAMS = {
     'agent': ('agent', '--help'),
-    'bench': ('bench', '--help'),
     'ctl': ('cli', '--help'),
     'explain': ('cli', '--help'),
     'flavor': ('cli', '--help'),

@@ -17,7 +17,6 @@ ROOT = pathlib.Path(__file__).parents[4]
 
 # Runs the console script argv[1] as if the module argv[2] was not installed.
 ARGUMENTS = {
-    'bench': ('agent', '--help'),
     'ctl': ('status',),
     'explain': ('--flavor', 'm1'),
     'flavor': ('show', 'm1'),
@@ -40,7 +39,6 @@ DISTRIBUTIONS = {
 # What a program can do nothing without.
 NEEDED = {
     'agent': ('libvirt', 'oslo_messaging', 'prometheus_client', 'stevedore'),
-    'bench': ('libvirt', 'oslo_messaging'),
     'ctl': ('oslo_config', 'rich'),
     'explain': ('openstack', 'keystoneauth1', 'rich', 'yaml'),
     'flavor': ('openstack', 'keystoneauth1', 'rich', 'yaml'),

@@ -14,7 +14,6 @@ from keystoneauth1 import exceptions as ks_exceptions
 
 from nova_vhpc.cmd import (
     agent,
-    bench,
     ctl,
     explain,
     flavor,
@@ -258,7 +257,6 @@ class StartTest(base.TestCase):
     def test_every_script_has_version(self):
         for program in (
             agent,
-            bench,
             ctl,
             explain,
             flavor,

@@ -10,9 +10,10 @@ from nova_vhpc.control import controller, model
 from nova_vhpc.control.gang import policy
 from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import none as no_pinning
-from nova_vhpc.control.slices import atc, dss, fixed, vslicer
+from nova_vhpc.control.slices import atc
 from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests.unit.control import plan_checks
+from nova_vhpc_lab.rivals import dss, fixed, vslicer
 
 SLICES = (
     atc.AtcPolicy,

@@ -11,7 +11,6 @@ from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.pinning import none as no_pinning
 from nova_vhpc.control.slices import base as slices_base
-from nova_vhpc.control.slices import fixed
 from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control.builders import (
@@ -26,6 +25,7 @@ from nova_vhpc.tests.unit.control.builders import (
     view,
     vm,
 )
+from nova_vhpc_lab.rivals import fixed
 
 
 class WritesTest(base.TestCase):

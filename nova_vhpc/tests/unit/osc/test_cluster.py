@@ -7,11 +7,11 @@ import uuid
 
 import fixtures
 
-from nova_vhpc.bench.scheduler import world
 from nova_vhpc.osc import agents, cluster_reader
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.tests.unit.osc import bus, shell
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world
 
 SPECS = {
     'vhpc:network': 'separate',

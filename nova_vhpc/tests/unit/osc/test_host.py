@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-from nova_vhpc.bench.scheduler import world
 from nova_vhpc.tests.unit.osc import bus, test_cluster
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world
 
 STATUS = {'agent': {'paused': False, 'dry_run': False}, 'vms': []}
 

@@ -60,7 +60,7 @@ class ExamplePluginTest(base.TestCase):
             [
                 sys.executable,
                 '-m',
-                'nova_vhpc.cmd.bench',
+                'nova_vhpc_lab.cli',
                 'replay',
                 str(trace),
                 '--predictor',
@@ -78,7 +78,7 @@ class ExamplePluginTest(base.TestCase):
             [
                 sys.executable,
                 '-m',
-                'nova_vhpc.cmd.bench',
+                'nova_vhpc_lab.cli',
                 'replay',
                 str(trace),
                 '--predictor',

@@ -7,8 +7,8 @@ import uuid
 
 from nova import objects
 
-from nova_vhpc.bench.scheduler import world
 from nova_vhpc.scheduler.sources import neutron_uplink, snapshot
+from nova_vhpc_lab.bench.scheduler import world
 
 OVN = 'OVN Controller agent'
 OVS = 'Open vSwitch agent'

@@ -16,11 +16,11 @@ from nova.scheduler import host_manager
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from nova_vhpc.bench.scheduler import world as scheduler_world
 from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.scheduler.session import session
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world as scheduler_world
 
 
 class FilterTest(world.WorldTestCase):

@@ -12,11 +12,11 @@ from nova.scheduler import weights as nova_weights
 from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_vhpc.bench.scheduler import world as scheduler_world
 from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.scheduler.planner import cost_table, host_weights
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc_lab.bench.scheduler import world as scheduler_world
 
 
 class WeigherTest(world.WorldTestCase):

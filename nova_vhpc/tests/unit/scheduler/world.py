@@ -10,11 +10,11 @@ from nova import conf as nova_conf
 from nova import objects
 from oslotest import base
 
-from nova_vhpc.bench.scheduler import world
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.scheduler import filters, weights
 from nova_vhpc.scheduler.sources import server_groups, uplink_cache
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world
 
 objects.register_all()
 

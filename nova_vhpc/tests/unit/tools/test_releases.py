@@ -89,7 +89,7 @@ class ReleasesTest(base.TestCase):
     def test_other_extras_can_be_installed_beside_a_release(self) -> None:
         for release in RELEASES:
             constraints = listed('upper-constraints', release)
-            for one in extra('bench') + extra('osc') + extra('top'):
+            for one in extra('osc') + extra('top'):
                 upper = constraints.get(utils.canonicalize_name(one.name))
                 if upper is not None:
                     (pin,) = upper.specifier

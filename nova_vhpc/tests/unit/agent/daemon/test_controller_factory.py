@@ -11,8 +11,8 @@ from nova_vhpc.conf import control as control_conf
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 from nova_vhpc.control.pinning import balance
-from nova_vhpc.control.slices import dss
 from nova_vhpc.tests import base
+from nova_vhpc_lab.rivals import dss
 
 CPUS = tuple(model.Cpu(n) for n in range(8))
 

@@ -13,9 +13,9 @@ from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.uplinks import claims, port_networks, steering
 from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import binder_set
-from nova_vhpc.tests.ovn import domain
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import open_vswitch, port_network
+from nova_vhpc_lab.ovn import domain
 
 MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
 NIC = "<interface type='{kind}'><mac address='{mac}'/>{source}</interface>"

@@ -7,13 +7,13 @@ import pathlib
 import random
 
 from nova_vhpc import tests
-from nova_vhpc.bench.common import traces
-from nova_vhpc.bench.predictors import run
-from nova_vhpc.bench.predictors import score as predictors_score
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import adaptive
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control.predictors import family
+from nova_vhpc_lab.bench.common import traces
+from nova_vhpc_lab.bench.predictors import run
+from nova_vhpc_lab.bench.predictors import score as predictors_score
 
 FACTORIES = run.load()
 TRACES = pathlib.Path(tests.__file__).parent / 'traces'

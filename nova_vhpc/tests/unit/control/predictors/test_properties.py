@@ -9,10 +9,10 @@ import random
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.bench.predictors import run
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 from nova_vhpc.tests import base as tests_base
+from nova_vhpc_lab.bench.predictors import run
 
 FACTORIES = run.load()
 

@@ -5,8 +5,9 @@
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.slices import base, dss, fixed, none, vslicer
+from nova_vhpc.control.slices import base, none
 from nova_vhpc.tests import base as tests_base
+from nova_vhpc_lab.rivals import dss, fixed, vslicer
 
 LIMITS = model.ActuatorLimits(effective_min_slice_us=1_000)
 

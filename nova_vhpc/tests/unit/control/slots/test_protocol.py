@@ -11,7 +11,7 @@ from oslotest import base
 
 from nova_vhpc.control.slots import frame, protocol
 from nova_vhpc.control.slots.messages import Decision, Message, Report
-from nova_vhpc.sim import slot_network
+from nova_vhpc_lab.sim import slot_network
 
 CPUS = 8
 SETTLED_US = 3_000_000

@@ -10,12 +10,12 @@ import fixtures
 from nova import objects
 from oslo_utils.fixture import uuidsentinel
 
-from nova_vhpc.bench.scheduler import world as scheduler_world
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import request as planner_request
 from nova_vhpc.scheduler.planner.objective import Objective
 from nova_vhpc.scheduler.session.plan_score import PlanScore
 from nova_vhpc.tests.unit.scheduler import world
+from nova_vhpc_lab.bench.scheduler import world as scheduler_world
 
 
 class OneAtATimeTest(world.WorldTestCase):

@@ -3,10 +3,10 @@
 
 from oslotest import base
 
-from nova_vhpc.bench.scheduler import world
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.tests.unit.scheduler import neutron
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world
 
 
 class ParseTest(base.BaseTestCase):

@@ -17,10 +17,10 @@ import fixtures
 from oslo_config import cfg
 from oslo_log import formatters, log
 
-from nova_vhpc.bench.scheduler import world as bench_world
 from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.tests.unit.scheduler import neutron, world
 from nova_vhpc.topology import model
+from nova_vhpc_lab.bench.scheduler import world as bench_world
 
 
 def wait_for(condition, seconds=20.0):

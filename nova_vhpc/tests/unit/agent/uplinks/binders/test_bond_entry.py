@@ -14,9 +14,9 @@ from oslotest import base
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import bond_entry, wire_vlans
-from nova_vhpc.tests.ovn import domain
 from nova_vhpc.tests.unit.agent.uplinks.binders import bond, ovsdb
 from nova_vhpc.topology.open_vswitch import Bridge, Interface, Port
+from nova_vhpc_lab.ovn import domain
 
 MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
 OTHER_MAC = 'fa:16:3e:00:00:09'

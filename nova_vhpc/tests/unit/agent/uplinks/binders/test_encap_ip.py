@@ -21,9 +21,9 @@ from nova_vhpc.agent.uplinks.binders import (
     encap_ip_journal,
     uplink_links,
 )
-from nova_vhpc.tests.ovn import domain
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import links, open_vswitch
+from nova_vhpc_lab.ovn import domain
 
 MACS = ('fa:16:3e:00:00:01', 'fa:16:3e:00:00:02')
 FIRST = claims.ClaimedUplink('br-hpc1', 'n1', '10.2.0.1')

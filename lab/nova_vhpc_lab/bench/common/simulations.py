@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: nova-vhpc developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the subcommands that simulate hosts have in common."""
+
+import concurrent.futures
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
+
+_Result = TypeVar('_Result')
+_Made = TypeVar('_Made', covariant=True)
+
+
+class Job(Protocol[_Made]):
+    """One simulation; it must be picklable."""
+
+    def run(self) -> _Made:
+        """Run it, in a process of its own or in this one."""
+        ...
+
+
+def run_all(jobs: Sequence[Job[_Result]], workers: int) -> Iterator[_Result]:
+    """Yield the results in the order of the jobs.
+
+    :param workers: number of jobs that run at the same time.
+    """
+    if workers == 1 or len(jobs) == 1:
+        yield from map(_run, jobs)
+        return
+    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(_run, jobs)
+        finally:
+            # Jobs that have not begun need not be waited for.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run(job: Job[_Result]) -> _Result:
+    return job.run()
+
+
+def say_missing(subcommand: str, error: ImportError) -> None:
+    """Say which library the simulator lacks, and how to install it."""
+    print(
+        f'nova-vhpc-bench {subcommand}: {error}; install what the simulator '
+        'needs with: pip install -e . -e lab',
+        file=sys.stderr,
+    )

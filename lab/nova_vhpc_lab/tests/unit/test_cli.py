@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: nova-vhpc developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""An interrupted run cleans up and prints no traceback."""
+
+import contextlib
+import io
+import os
+import signal
+from unittest import mock
+
+from nova_vhpc.tests import base
+from nova_vhpc_lab import cli as bench
+from nova_vhpc_lab.bench.replay import cli
+
+
+class EndTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Shells ignore some of these signals for background processes.
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            *((number, signal.SIG_DFL) for number in bench.ENDS),
+        ):
+            self.addCleanup(
+                signal.signal, number, signal.signal(number, handler)
+            )
+
+    def end(self, *numbers):
+        """Return exit code and clean-up of a run that gets signals."""
+        cleaned = []
+
+        def run(args):
+            with contextlib.ExitStack() as stack:
+                stack.callback(cleaned.append, 'broker')
+                for number in numbers[1:]:
+                    stack.callback(os.kill, os.getpid(), number)
+                os.kill(os.getpid(), numbers[0])
+            return 0
+
+        with mock.patch.object(cli, 'run', run):
+            try:
+                code = bench.main(['replay', 'x.csv'])
+            except SystemExit as ending:
+                code = ending.code
+        return code, cleaned
+
+    def test_sigterm_and_sighup_end_the_run_after_clean_up(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            self.assertEqual((128 + number, ['broker']), self.end(number))
+            self.assertEqual(handler, signal.getsignal(number))
+
+    def test_second_sigterm_does_not_interrupt_the_clean_up(self):
+        self.assertEqual(
+            (143, ['broker']), self.end(signal.SIGTERM, signal.SIGTERM)
+        )
+
+    def test_sigint_ends_the_run_without_traceback(self):
+        self.assertEqual((130, ['broker']), self.end(signal.SIGINT))
+
+    def test_full_disk_is_reported_without_traceback(self):
+        for number in bench.FULL:
+            err = io.StringIO()
+            with (
+                mock.patch.object(
+                    cli, 'run', side_effect=OSError(number, 'no room')
+                ),
+                contextlib.redirect_stderr(err),
+            ):
+                self.assertEqual(1, bench.main(['replay', 'x.csv']))
+            self.assertIn('replay: no room', err.getvalue())
+
+    def test_ignored_sighup_does_not_end_the_run(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
+        self.assertEqual((0, ['broker']), self.end(signal.SIGHUP))
