@@ -5,6 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.abspath('../..'))
+sys.path.insert(0, os.path.abspath('../../lab'))
 sys.path.insert(0, os.path.abspath('_ext'))
 
 # The agent, which agent_metrics loads, refuses eventlet, which oslo.service
