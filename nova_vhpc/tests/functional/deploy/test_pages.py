@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands of README and the installation guide, run on a host."""
+"""The commands of the installation guide, run on a host."""
 
 import pathlib
 import re
@@ -14,9 +14,10 @@ from nova_vhpc.tests.unit.doc import test_commands
 
 TOP = pathlib.Path(__file__).parents[4]
 INSTALL = TOP / 'doc/source/install'
+ENABLING = TOP / 'doc/source/admin/enabling.rst'
 PAGES = (
     INSTALL / 'packages.rst',
-    TOP / 'README.rst',
+    ENABLING,
     INSTALL / 'systemd.rst',
     INSTALL / 'libvirt-hook.rst',
 )
@@ -39,10 +40,10 @@ def script() -> str:
 
 
 def configuration() -> str:
-    """Return the agent's file that README shows."""
-    text = (TOP / 'README.rst').read_text()
-    start = text.index('[DEFAULT]')
-    return textwrap.dedent(' ' * 6 + text[start : text.index('Look first')])
+    """Return the agent's file that the guide shows."""
+    text = ENABLING.read_text()
+    start = text.index('   [DEFAULT]')
+    return textwrap.dedent(text[start : text.index('Check the host')])
 
 
 def pack(archive: pathlib.Path) -> None:

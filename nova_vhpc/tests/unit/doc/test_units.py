@@ -21,7 +21,6 @@ SYSTEM = '/etc/systemd/system'
 OFFLINE_SINCE = 250
 """First version of systemd that rates a unit which is not loaded."""
 PAGES = {
-    'README.rst': 'nova-vhpc-agent',
     'doc/source/admin/agent.rst': 'nova-vhpc-agent',
     'doc/source/admin/enabling.rst': 'nova-vhpc-agent',
     'doc/source/admin/vendordata.rst': 'nova-vhpc-vendordata',
