@@ -3,6 +3,7 @@
 
 """Tables of figures, read from the pages that publish them."""
 
+import csv
 import dataclasses
 import pathlib
 import re
@@ -26,22 +27,21 @@ def page(name):
 
 
 def lines(text, *header):
-    """Return the cells of the list-table with these first columns, by line.
+    """Return the cells of the csv-table with these first columns, by line.
 
     :param text: page with the table.
     :param header: first words of its header.
     :raises LookupError: the page has no such table.
     """
-    for block in text.split('.. list-table::')[1:]:
-        table = []
-        for line in block.splitlines():
-            if re.match(r'\s+\* -', line):
-                table.append([line.partition('* -')[2].strip()])
-            elif re.match(r'\s+-( |$)', line) and table:
-                table[-1].append(line.strip()[1:].strip())
-            elif line.strip() and not line.startswith(' '):
-                break
-        if table and tuple(table[0][: len(header)]) == header:
+    for block in text.split('.. csv-table::')[1:]:
+        # Options come before the first blank line, the rows after it.
+        body = block.split('\n\n')[1]
+        table = list(
+            csv.reader(
+                map(str.strip, body.splitlines()), skipinitialspace=True
+            )
+        )
+        if tuple(table[0][: len(header)]) == header:
             return table
     raise LookupError(f'no table {header}')
 
