@@ -36,8 +36,7 @@ openstackdocs_auto_version = False
 version = release = ''
 
 html_theme = 'openstackdocs'
-html_static_path = ['_css']
-html_css_files = ['landing.css']
+html_theme_options = {'sidebar_search': True}
 pygments_style = 'native'
 exclude_patterns = ['_build']
 graphviz_output_format = 'svg'
@@ -57,3 +56,21 @@ man_pages = [
         ('vendordata', 'tells members about their cluster', 8),
     )
 ]
+
+
+def _list_hidden_pages(app, pagename, templatename, context, doctree):
+    """Show pages of hidden toctrees in the sidebar's tree.
+
+    The index pages list their pages with a sentence each, and so hide their
+    toctrees, which Sphinx would leave out of the sidebar, too.
+    """
+    toctree = context.get('toctree')
+    if toctree is not None:
+        context['toctree'] = lambda **options: toctree(
+            includehidden=True, **options
+        )
+
+
+def setup(app):
+    """Connect the sidebar's tree."""
+    app.connect('html-page-context', _list_hidden_pages)
