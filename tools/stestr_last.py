@@ -5,9 +5,9 @@
 """Print what the last run in a repository of stestr says, for tools/test.sh.
 
 ``stestr_last.py counts REPOSITORY`` prints how many tests passed, failed and
-were skipped; ``failed`` prints a regex of what failed. ``stestr run --failing``
-would not do: it knows no test by the name that a failed ``setUpClass`` is
-reported with, and runs nothing.
+were skipped; ``failed`` prints a regex of what failed. ``stestr run
+--failing`` would not do: it knows no test by the name that a failed
+``setUpClass`` is reported with, and runs nothing.
 """
 
 import re

@@ -192,7 +192,9 @@ one() {
 }
 
 steps=()
-for word in ${*:-$ALL}; do
+# shellcheck disable=SC2086
+[ $# != 0 ] || set -- $ALL
+for word; do
     case $word in
     unit | lab | older) ;;
     lint | docs | package)

@@ -144,7 +144,7 @@ def _compile(cache: bool) -> Callable[..., int]:
 
 
 def _with_cache() -> Callable[..., int]:
-    numba.config.CACHE_LOCATOR_CLASSES = (
+    numba.config.CACHE_LOCATOR_CLASSES = (  # type: ignore[attr-defined]
         f'{__name__}.{ContentCacheLocator.__name__}'
     )
     try:
