@@ -57,9 +57,9 @@ package() {
     tools/check-package.sh
 }
 
-# run_tests NAME PACKAGE STESTR-OPTIONS...: run tests of a package, and those that failed
-# again, alone, at most twice: real guests on a busy machine get too little CPU time at
-# times. Repeats are counted and printed. stestr deals the tests out by the times of an
+# run_tests NAME PACKAGE STESTR-OPTIONS...: run tests of a package, and those functional
+# ones that failed again, alone, at most twice: real guests on a busy machine get too
+# little CPU time at times. Repeats are counted and printed. stestr deals the tests out by the times of an
 # earlier run, which are kept outside of the clone.
 run_tests() {
     local name=$1 package=$2 status=0 ok=0 bad=0 skipped=0 again regex passed=0 top=.
@@ -74,12 +74,12 @@ run_tests() {
     fi
     stestr -u "$repository" -t "./$package" --top-dir "./$top" run "$@" || status=$?
     for again in once twice; do
-        [ "$status" != 0 ] || break
+        [ "$status" != 0 ] && [[ $package = *functional ]] || break
         read -r ok _ _ < <(python tools/stestr_last.py counts "$repository") || break
         regex=$(python tools/stestr_last.py failed "$repository")
         [ -n "$regex" ] || break
         passed=$((passed + ok))
-        say "$name: repeating $(grep -o '|' <<<"$regex|" | wc -l) ($again): $regex"
+        say "$name: repeating $(grep -o '\^' <<<"$regex" | wc -l) ($again): $regex"
         echo "$name: $regex" >>"$work/repeated"
         status=0
         stestr -u "$repository" -t "./$package" --top-dir "./$top" run \
@@ -222,7 +222,8 @@ tools/test.sh unit lab older functional"
         exit
         ;;
     *)
-        if [ ${#steps[@]} = 1 ] && [[ ${steps[0]} =~ ^(unit|lab|functional|guests)$ ]]; then
+        if [[ ${#steps[@]} = 1 && $word = *[./]* && \
+            ${steps[0]} =~ ^(unit|lab|functional|guests)$ ]]; then
             ensure_venv
             export PATH=$VENV/bin:$PATH
             one "${steps[0]}" "$word"
