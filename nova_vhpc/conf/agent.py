@@ -166,9 +166,9 @@ OPTS: list[Any] = [
     cfg.ListOpt(
         'actuators',
         default=['libvirt'],
-        help='Actuators that write the settings: libvirt writes period, '
-        'quota, shares and pins. Add kernel_slice for per-thread slices on '
-        'kernel 6.12 or newer, after you have measured that it helps.',
+        help='Actuator that writes the settings: libvirt writes period, '
+        'quota, shares and pins. Name another one only if you have installed '
+        'a plugin for it.',
     ),
     cfg.Opt(
         'call_deadline',

@@ -16,8 +16,7 @@ from nova_vhpc.agent import (
     periodic,
     process_limits,
 )
-from nova_vhpc.agent.actuators import base as actuator_base
-from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.agent.actuators import libvirt_cputune, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
@@ -80,7 +79,7 @@ class Service:
         self.controller = controller_factory.make_controller(
             conf, self.host_cpus.described(), self.host_cpus.missing()
         )
-        actuators = actuator_base.load_actuators(conf)
+        actuator = libvirt_cputune.load(conf)
         self.journal = store.Journal(options.state_path)
         self.lock = (
             host_lock.Lock(options.run_path)
@@ -128,7 +127,7 @@ class Service:
             self.journal,
             self.processes,
             self.sampler,
-            actuators,
+            actuator,
             self.host_cpus.usable,
             self.window_player,
         )
@@ -141,7 +140,7 @@ class Service:
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
-            lambda: actuator_base.common_limits(actuators),
+            actuator.limits,
             self.guest_manager,
             self.controller,
             self._cluster_of,

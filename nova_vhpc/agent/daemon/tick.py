@@ -25,12 +25,7 @@ class Manager(Protocol):
     def guests(self) -> Mapping[str, Guest]:
         """Return the managed guests by UUID."""
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
         """Write to a guest soon; returns at once."""
 
     def enqueue(self, uuid: str) -> None:
@@ -200,7 +195,7 @@ class TickLoop:
                 if guest is not None:
                     tune = guest.values_to_write(writes, offline_cpus)
                     if tune is not None:
-                        self._manager.write(guest, tune, vm_plan.slice_us)
+                        self._manager.write(guest, tune)
         result = TickResult(
             view, plan, (time.monotonic_ns() - start_ns) / 1000
         )

@@ -78,14 +78,9 @@ class Guest:
         live XML has a copy for the destination host of a migration.
     :ivar holds: why the guest is not written now.
     :ivar pending: cputune that waits to be written.
-    :ivar slice_us: time slice that ``pending`` brings about, in microseconds.
     :ivar queued: a call that writes ``pending`` is in the executor.
     :ivar uncertain: a write failed, and may have been applied in part; values
         that differ from ``expected`` are then not taken for external changes.
-    :ivar may_have_kernel_slices: the agent may set the vCPU threads' kernel
-        slices.
-    :ivar slices: kernel slices that the agent set, in microseconds by thread
-        ID. Kept per run, because IDs are reused for other threads.
     :ivar written: values that the agent may have written, as in the journal.
     :ivar event_history: values that the agent wrote, and external ones that
         events reported.
@@ -129,11 +124,8 @@ class Guest:
     copy_for_destination: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
-    slice_us: int | None = None
     queued: bool = False
     uncertain: bool = False
-    may_have_kernel_slices: bool = False
-    slices: dict[int, int] = dataclasses.field(default_factory=dict)
     written: written_values.WrittenValues = dataclasses.field(
         default_factory=dict
     )
@@ -281,7 +273,6 @@ class Guest:
             self.original,
             self.repin,
             self.unmanaged_fields,
-            self.may_have_kernel_slices,
             self.written,
             self.is_floating,
             external=self.external,

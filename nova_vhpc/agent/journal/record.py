@@ -50,8 +50,6 @@ class JournalRecord:
     :ivar unmanaged_fields: managed values, by name, that must not be written,
         because they were changed externally; ``vcpupin`` stands for the pins
         of all vCPUs.
-    :ivar may_have_kernel_slices: whether the agent may have set the vCPU
-        threads' kernel slices.
     :ivar written: values that the agent may have written; None if that is
         not known, as in an older agent's record.
     :ivar is_floating: whether the guest could use all CPUs that Nova gives to
@@ -73,7 +71,6 @@ class JournalRecord:
     original: cputune.Cputune
     repin: bool = True
     unmanaged_fields: frozenset[str] = frozenset()
-    may_have_kernel_slices: bool = False
     written: written_values.WrittenValues | None = None
     is_floating: bool = False
     restored: bool = False
@@ -108,7 +105,6 @@ class JournalRecord:
                 'identity': dataclasses.asdict(self.identity),
                 'repin': self.repin,
                 'released': sorted(self.unmanaged_fields),
-                'sliced': self.may_have_kernel_slices,
                 'written': written_values.to_dict(self.written),
                 'floats': self.is_floating,
                 'settled': self.restored,
@@ -134,7 +130,6 @@ class JournalRecord:
                 cputune.Cputune.from_dict(data['original']),
                 bool(data['repin']),
                 frozenset(str(name) for name in data['released']),
-                bool(data['sliced']),
                 written_values.from_dict(data.get('written')),
                 bool(data.get('floats')),
                 bool(data.get('settled')),

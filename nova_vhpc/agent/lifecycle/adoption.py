@@ -55,8 +55,6 @@ class Adoption:
     :param sampler: opens the guests' probes.
     :param cpu_hotplug: knows the host's CPUs that are online.
     :param share_observer: plays the gang windows.
-    :param may_have_kernel_slices: whether the agent may set the vCPU threads'
-        kernel slices.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class Adoption:
         sampler: sampler.Sampler,
         cpu_hotplug: cpu_hotplug.CpuHotplug,
         share_observer: policy.ShareObserver,
-        may_have_kernel_slices: bool,
     ) -> None:
         self._context = context
         self._options = options
@@ -75,7 +72,6 @@ class Adoption:
         self._sampler = sampler
         self._cpu_hotplug = cpu_hotplug
         self._share_observer = share_observer
-        self._may_have_kernel_slices = may_have_kernel_slices
 
     def adopt(
         self,
@@ -128,7 +124,6 @@ class Adoption:
             confined_to=self._context.processes.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
-            may_have_kernel_slices=self._may_have_kernel_slices,
             external=record.external if record else frozenset(),
         )
         if guest.external:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.agent.actuators import kernel_slice, weights
+from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
@@ -62,7 +62,7 @@ class GuestManager:
     :param journal: the original settings on the disk.
     :param processes: the host's QEMU processes.
     :param sampler: opens the guests' probes.
-    :param actuators: plugins that write a cputune, in this order.
+    :param actuator: writes a cputune; may be a plugin.
     :param usable: returns the CPUs that guests may be pinned to.
     :param share_observer: plays the gang windows.
     :ivar unmanaged: follows the VMs that are not managed.
@@ -76,12 +76,11 @@ class GuestManager:
         journal: store.Journal,
         processes: qemu_process.Processes,
         sampler: sampler.Sampler,
-        actuators: Iterable[Any],
+        actuator: Any,
         usable: Callable[[], frozenset[int]],
         share_observer: policy.ShareObserver,
     ) -> None:
         options = conf.vhpc_agent
-        actuators = tuple(actuators)
         self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
         guests = registry.GuestRegistry(self.unmanaged)
         permission = write_permission.WritePermission(bool(options.dry_run))
@@ -127,9 +126,7 @@ class GuestManager:
         )
         self._restore_queue = restore_queue.RestoreQueue(
             context,
-            restore_guest.GuestRestorer(
-                context, actuators, self._policy, misdirected
-            ),
+            restore_guest.GuestRestorer(context, self._policy, misdirected),
             self._crash_recovery,
         )
         self._reconciler = reconcile.Reconciler(
@@ -141,10 +138,6 @@ class GuestManager:
                 sampler,
                 hotplug,
                 share_observer,
-                any(
-                    isinstance(actuator, kernel_slice.KernelSliceActuator)
-                    for actuator in actuators
-                ),
             ),
             self._policy,
             self._restore_queue,
@@ -156,7 +149,7 @@ class GuestManager:
         )
         self._writer = writer.Writer(
             context,
-            actuators,
+            actuator,
             weights.Weights(options, processes),
             misdirected,
             self._quarantine,
@@ -206,14 +199,9 @@ class GuestManager:
         """Have every domain reconciled soon; returns at once."""
         self._resync.wake()
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
         """Have a guest written soon, see :meth:`.Writer.write`."""
-        self._writer.write(guest, tune, slice_us)
+        self._writer.write(guest, tune)
 
     def set_shares(self, uuid: str, shares: int) -> bool:
         """Write a weight at once, see :meth:`.Writer.set_shares`."""

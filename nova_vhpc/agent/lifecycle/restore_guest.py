@@ -5,10 +5,6 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable
-from typing import Any
-
-import libvirt
 
 from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.context import HostContext
@@ -26,7 +22,6 @@ class GuestRestorer:
     """Restores a guest that this agent has written to.
 
     :param context: the agent's collaborators.
-    :param actuators: restore what the journal does not record.
     :param policy: detects external changes.
     :param misdirected: reverts what was written to another run.
     """
@@ -34,12 +29,10 @@ class GuestRestorer:
     def __init__(
         self,
         context: HostContext,
-        actuators: Iterable[Any],
         policy: policy.ExternalChangePolicy,
         misdirected: misdirected_writes.MisdirectedWrites,
     ) -> None:
         self._context = context
-        self._actuators = tuple(actuators)
         self._policy = policy
         self._misdirected = misdirected
 
@@ -57,13 +50,8 @@ class GuestRestorer:
     def _restore_locked(self, guest: Guest) -> None:
         # A window may write under the lock if the hold ends meanwhile.
         guest.forbid_lock_free_weights()
-        undo_errors = [_undo(actuator, guest) for actuator in self._actuators]
         if guest.journalled:
             self._restore_values(guest)
-        for error in undo_errors:
-            if error is not None:
-                raise error
-        if guest.journalled:
             self._forget_writes(guest)
         elif Hold.MIGRATING not in guest.holds:
             # During a migration the call would hang, and come too late.
@@ -177,20 +165,3 @@ def _release_affinity(guest: Guest) -> None:
             guest.name,
             error,
         )
-
-
-def _undo(actuator: Any, guest: Guest) -> Exception | None:
-    """Have one actuator undo its writes; return its error.
-
-    The other actuators and the journal's values are restored nevertheless.
-    """
-    try:
-        actuator.undo(guest)
-    except (OSError, libvirt.libvirtError) as error:
-        return error
-    except Exception as error:
-        # Actuators are plugins.
-        return OSError(
-            f'actuator {type(actuator).__qualname__} failed: {error!r}'
-        )
-    return None

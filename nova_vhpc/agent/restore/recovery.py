@@ -12,7 +12,7 @@ import logging
 import pathlib
 from typing import Any
 
-from nova_vhpc.agent.actuators import affinity, kernel_slice, weights
+from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.journal import domain_metadata, store, written_values
 from nova_vhpc.agent.journal.record import (
     JournalError,
@@ -144,7 +144,6 @@ class Restorer:
         :param unmanaged: names of values that are left as they are.
         """
         record, pid = evidence.record, evidence.identity.pid
-        slice_error = self._reset_slices(domain, evidence)
         complete = record or evidence.complete_copy
         if complete is not None:
             unmanaged |= _external(domain, complete)
@@ -183,8 +182,6 @@ class Restorer:
                 raise RestoreError('it was restarted while it was restored')
         if left:
             raise RestoreError('; '.join(left))
-        if slice_error is not None:
-            raise slice_error
 
     def _release_affinity(self, domain: Any, pid: int) -> None:
         """Let vCPUs run where the pins allow it; gang windows placed them."""
@@ -202,28 +199,6 @@ class Restorer:
                 domain.name(),
                 error,
             )
-
-    def _reset_slices(self, domain: Any, evidence: Evidence) -> OSError | None:
-        """Reset the vCPU threads' kernel slices if an agent may have set them.
-
-        :returns: why that failed, or None; the other values are restored
-            nevertheless.
-        """
-        source = evidence.record or evidence.metadata_copy
-        if source is not None and not source.may_have_kernel_slices:
-            return None
-        info = domain_xml.parse(domain.XMLDesc(0))
-        # Without a record it is unknown; the reset does no harm.
-        try:
-            kernel_slice.reset(
-                self.processes,
-                evidence.identity.pid,
-                # vCPUs that are online; pins exist for all possible ones.
-                info.online_vcpus,
-            )
-        except OSError as error:
-            return error
-        return None
 
     def _close_records(self, domain: Any, evidence: Evidence) -> Outcome:
         """Remove metadata copy and record of a domain that was restored.

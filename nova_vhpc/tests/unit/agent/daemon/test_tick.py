@@ -18,16 +18,11 @@ class Manager:
 
     def __init__(self, *guests: Guest) -> None:
         self.guests = {guest.uuid: guest for guest in guests}
-        self.written: list[tuple[model.CpuTune, int | None]] = []
+        self.written: list[model.CpuTune] = []
         self.looked: list[str] = []
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
-        self.written.append((tune, slice_us))
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
+        self.written.append(tune)
 
     def enqueue(self, uuid: str) -> None:
         self.looked.append(uuid)
@@ -102,9 +97,7 @@ class TickLoopTest(base.BaseTestCase):
     def test_only_values_that_differ_are_written(self) -> None:
         ticker = self.make()
         ticker.tick()
-        self.assertEqual(
-            [(model.CpuTune(5_000, 5_000), 5_000)], self.manager.written
-        )
+        self.assertEqual([model.CpuTune(5_000, 5_000)], self.manager.written)
         self.guest.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
         ticker.tick()
         self.assertEqual(1, len(self.manager.written))
@@ -119,7 +112,7 @@ class TickLoopTest(base.BaseTestCase):
         self.assertEqual([], self.manager.written)
         self.offline_cpus = frozenset()
         ticker.tick()
-        ((tune, _),) = self.manager.written
+        (tune,) = self.manager.written
         self.assertEqual(pins, tune.vcpu_pins)
 
     def test_view_has_cluster_sample_and_peers(self) -> None:

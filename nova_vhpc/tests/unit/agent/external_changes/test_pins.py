@@ -44,7 +44,7 @@ class OverwrittenPinsTest(policy_case.PolicyTestCase):
         )
         conf: Any = types.SimpleNamespace(vhpc_agent=options)
         libvirt_cputune.LibvirtCputuneActuator(conf).write(
-            self.guest, model.CpuTune(vcpu_pins=(only(0), only(1))), None
+            self.guest, model.CpuTune(vcpu_pins=(only(0), only(1)))
         )
         self.report(0, 2)
 

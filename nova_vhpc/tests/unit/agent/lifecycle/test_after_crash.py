@@ -12,7 +12,6 @@ from unittest import mock
 
 import fixtures
 
-from nova_vhpc.agent.actuators import kernel_slice
 from nova_vhpc.agent.journal import record
 from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.agent.libvirt import cputune
@@ -51,30 +50,6 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         # Now it is the original setting.
         guest = self.manager.guests['u']
         self.assertEqual(50_000, guest.original.parameters[cputune.QUOTA])
-
-    def slices(self, **what: Any) -> Any:
-        """Crash with kernel slices; mock the call that resets them."""
-        guest = self.look()
-        guest.may_have_kernel_slices = True
-        self.write(guest)
-        self.crash()
-        return mock.patch.object(kernel_slice, 'reset', **what)
-
-    def test_guest_is_refused_if_slices_cannot_be_reset(self) -> None:
-        with self.slices(side_effect=OSError('no')):
-            self.manager = self.make()
-            self.manager.enqueue('u')
-            self.drain()
-        self.assertEqual(ORIGINAL, self.domain.values)
-        self.assertEqual({'u': 'no'}, self.manager.refused)
-        self.assertEqual(('u',), self.journal.uuids())
-
-    def test_slices_of_online_vcpus_only_are_reset(self) -> None:
-        """vCPUs that are not plugged in have pins, but no threads."""
-        self.domain.pins *= 2
-        with self.slices() as reset:
-            self.start()
-        reset.assert_called_once_with(mock.ANY, 0, range(2))
 
     def tear(self) -> None:
         (self.journal.path / 'u.json').write_text('{')

@@ -91,7 +91,7 @@ class WriterCase(base.BaseTestCase):
                 self.journal,
                 processes,
             ),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            libvirt_cputune.LibvirtCputuneActuator(conf),
             weights.Weights(
                 options,
                 processes,
@@ -109,7 +109,7 @@ class WriterCase(base.BaseTestCase):
         return guest
 
     def write(self) -> dict[str, int]:
-        self.writer.write(self.guest, WISH, 2_500)
+        self.writer.write(self.guest, WISH)
         self.assertTrue(self.executor.drain(60.0))
         return self.domain.values
 
