@@ -139,7 +139,7 @@ OPTS: list[Any] = [
     ),
     cfg.ListOpt(
         'sync_probes',
-        default=['schedstat', 'cpu_stat', 'kvm', 'libvirt_delay'],
+        default=['schedstat', 'cpu_stat'],
         help='Probes of the synchronisation latency, in order of '
         'preference. If the host cannot serve a probe, the agent logs why at '
         'start and uses the next. Change it to leave out a faulty probe.',

@@ -20,7 +20,6 @@ from nova_vhpc.agent.actuators import libvirt_cputune, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
-    guru_report,
     health,
     health_watch,
     host_metrics,
@@ -93,11 +92,7 @@ class Service:
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
-                options.proc_root,
-                options.sys_root,
-                options.cgroup_root,
-                options.period_ms / 1000,
-                lambda: self.guest_manager.connection.get(),
+                options.proc_root, options.sys_root, options.cgroup_root
             ),
             controller_factory.follows_io(conf),
         )
@@ -309,7 +304,6 @@ class Service:
         :returns: exit status of the process; 1 if a guest could not be
             restored, which ``--restore`` must do.
         """
-        guru_report.set_up(self.conf, self.status)
         self.signals.catch()
         self._start()
         while not self.signals.shutdown_requested:

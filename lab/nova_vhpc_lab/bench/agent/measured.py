@@ -88,7 +88,6 @@ class DirectManager:
                 agent_options.proc_root,
                 agent_options.sys_root,
                 agent_options.cgroup_root,
-                agent_options.period_ms / 1000,
             ),
             controller_factory.follows_io(conf),
         )
