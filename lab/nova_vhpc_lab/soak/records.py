@@ -58,12 +58,8 @@ def uplink_binding(rng: random.Random) -> None:
 def _read_and_write(
     rng: random.Random, valid: record.JournalRecord | moved_nics.MovedNics
 ) -> None:
-    source = json.loads(valid.to_json())
-    # Without its checksum, as of an old agent, more of the faults get through.
-    if rng.random() < 0.7:
-        del source[record.CHECKSUM_KEY]
     try:
-        accepted = valid.from_json(damage.encoded(rng, source), 'soak')
+        accepted = valid.from_json(_damaged(rng, valid.to_json()), 'soak')
     except record.JournalError:
         return
     valid.from_json(accepted.to_json(), 'soak')
@@ -124,7 +120,15 @@ def _element(rng: random.Random) -> str:
     """Return a metadata element with a damaged record, or a valid one."""
     text = RECORD.to_json()
     if rng.random() < 0.9:
-        source = json.loads(text)
-        del source[record.CHECKSUM_KEY]
-        text = damage.encoded(rng, source)
+        text = _damaged(rng, text)
     return f'<journal>{html.escape(text, quote=False)}</journal>'
+
+
+def _damaged(rng: random.Random, text: str) -> str:
+    """Return a damaged record, often with the right checksum nevertheless."""
+    source = json.loads(text)
+    del source[record.CHECKSUM_KEY]
+    edited = damage.document(rng, source)
+    if isinstance(edited, dict) and rng.random() < 0.7:
+        return record.encode(edited)
+    return damage.encoded(rng, json.loads(text))

@@ -52,11 +52,10 @@ class Evidence:
     def complete_copy(self) -> JournalRecord | None:
         """The copy if it tells external changes from written values.
 
-        An older agent's copy lacks values that it has written; it has no
-        sequence number. After a migration the pins are another host's.
+        After a migration the pins are another host's.
         """
         copy = self.metadata_copy
-        if copy is None or not copy.sequence or copy.restored:
+        if copy is None or copy.restored:
             return None
         same_boot = copy.identity.boot_id == self.identity.boot_id
         return copy if same_boot else None

@@ -103,7 +103,7 @@ class Restorer:
             return False
         # A metadata copy says more exactly how to restore this run.
         reverted = not evidence.has_metadata and revert(
-            domain, earlier.written or {}, self.processes.cgroup
+            domain, earlier.written, self.processes.cgroup
         )
         self._close_record(earlier.uuid)
         return reverted
@@ -147,16 +147,15 @@ class Restorer:
         complete = record or evidence.complete_copy
         if complete is not None:
             unmanaged |= _external(domain, complete)
-        shares_written = (
-            record is None
-            or record.written is None
-            or cputune.SHARES in record.written
+        # Without a record of this run, any weight may have been written.
+        written: written_values.WrittenValues = (
+            {cputune.SHARES: None} if record is None else record.written
         )
         if cputune.SHARES not in unmanaged:
             weights.end_idle(
                 domain.UUIDString(),
                 evidence.identity.domain_id,
-                record.written if record is not None else None,
+                written,
                 self.processes,
             )
         self._release_affinity(domain, pid)
@@ -166,7 +165,7 @@ class Restorer:
                 domain,
                 original,
                 unmanaged,
-                shares_written,
+                cputune.SHARES in written,
                 lambda: self.processes.cpuset(pid),
             )
         finally:
@@ -174,11 +173,14 @@ class Restorer:
             # the call reached the new run.
             now = domain.connect().lookupByUUIDString(domain.UUIDString())
             if now.ID() not in (evidence.identity.domain_id, -1):
-                written = written_values.with_values(
-                    (record.written if record is not None else None) or {},
-                    written_values.values(original),
+                revert(
+                    now,
+                    written_values.with_values(
+                        {} if record is None else record.written,
+                        written_values.values(original),
+                    ),
+                    self.processes.cgroup,
                 )
-                revert(now, written, self.processes.cgroup)
                 raise RestoreError('it was restarted while it was restored')
         if left:
             raise RestoreError('; '.join(left))

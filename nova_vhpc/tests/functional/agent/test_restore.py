@@ -288,6 +288,26 @@ class TestRestore(base.AgentTestCase):
         self.assertEqual(0, self.restore())
         self.assertEqual(before, [base.everything(d) for d in domains])
 
+    def test_journal_of_a_backup_gives_way_to_the_metadata(self) -> None:
+        server = self.domain(PARALLEL)
+        before = base.everything(server)
+        journal = self.path / 'state/journal'
+        file = journal / f'{server.UUIDString()}.json'
+        with self.running():
+            self.wait_for_write(server)
+            backup = file.read_bytes()
+        self.assertEqual(before, base.everything(server))
+        # The next agent journals anew what it writes, and more of it.
+        agent = self.start_agent()
+        self.wait_for_write(server)
+        agent.kill()
+        agent.join()
+        file.write_bytes(backup)
+        self.assertEqual(0, self.restore())
+        self.assertEqual(before, base.everything(server))
+        self.assertEqual([], list(journal.iterdir()))
+        self.assertEqual(1, len(self.log_lines('older than the copy')))
+
 
 def fill(path: object) -> None:
     """Write to a file until the disk is full."""

@@ -5,14 +5,12 @@
 
 import dataclasses
 import errno
-import json
 import pathlib
 from typing import Any
 from unittest import mock
 
 import fixtures
 
-from nova_vhpc.agent.journal import record
 from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
@@ -310,21 +308,6 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         self.assertEqual(frozenset(), guest.external)
         self.assertEqual('', guest.hands_off)
 
-    def test_values_that_an_older_agent_left_alone_hand_it_back(self) -> None:
-        """Before the key 'external', single values were left alone."""
-        self.write(self.look())
-        self.crash()
-        file = self.journal.path / 'u.json'
-        data = json.loads(file.read_text())
-        del data['external'], data['crc32']
-        data['released'] = [cputune.SHARES]
-        data['crc32'] = record._checksum(data)
-        file.write_text(json.dumps(data))
-        self.domain.values[cputune.SHARES] = 333
-        self.start()
-        self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
-        self.assertEqual('external', self.manager.guests['u'].hands_off)
-
     def test_record_of_a_restored_backup_is_not_believed(self) -> None:
         """It lacks values of the agent, which are no external changes."""
         target = self.look()
@@ -348,15 +331,3 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         self.domain.values[cputune.SHARES] = 333
         self.start()
         self.assertEqual({**ORIGINAL, cputune.SHARES: 333}, self.domain.values)
-
-    def test_record_without_written_values_restores_all_values(self) -> None:
-        self.write(self.look())
-        self.crash()
-        file = self.journal.path / 'u.json'
-        data = json.loads(file.read_text())
-        del data['written'], data['crc32']
-        file.write_text(json.dumps(data))
-        self.domain.values[cputune.SHARES] = 20
-        self.start()
-        self.assertEqual(ORIGINAL, self.domain.values)
-        self.assertEqual([], list(self.journal.path.iterdir()))
