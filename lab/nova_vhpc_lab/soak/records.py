@@ -8,7 +8,7 @@ import html
 import json
 import random
 
-from nova_vhpc.agent.journal import domain_metadata, record
+from nova_vhpc.agent.journal import record, store
 from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
 from nova_vhpc.agent.restore import incoming
 from nova_vhpc.agent.uplinks import moved_nics
@@ -94,13 +94,13 @@ def metadata_copy(rng: random.Random) -> None:
     if rng.random() < 0.3:
         element = damage.characters(rng, element)
     with contextlib.suppress(record.JournalError):
-        domain_metadata.get(_Domain(element))
+        store.get_metadata(_Domain(element))
 
 
 def libvirt_hook(rng: random.Random) -> None:
     """Give the hook the XML of an arriving domain, with a record's copy."""
     copy = _element(rng)
-    prefix = f'<journal xmlns="{domain_metadata.URI}">'
+    prefix = f'<journal xmlns="{store.METADATA_URI}">'
     copy = copy.replace('<journal>', prefix)
     pins, shares = (str(damage.value(rng)) for _ in range(2))
     xml = XML.replace('</metadata>', f'{copy}</metadata>')

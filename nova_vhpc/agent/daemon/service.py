@@ -25,8 +25,6 @@ from nova_vhpc.agent.daemon import (
     host_metrics,
     metrics,
     metrics_access,
-    shutdown,
-    signals,
     status,
     status_socket,
     systemd,
@@ -35,7 +33,7 @@ from nova_vhpc.agent.daemon import (
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.lifecycle import manager, restore_report
+from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
@@ -160,7 +158,7 @@ class Service:
             wait_first=True,
         )
         self._started = time.time()
-        self.signals = signals.Signals()
+        self.signals = systemd.Signals()
 
     def _make_metrics(self) -> metrics.Metrics:
         binder = self.binder
@@ -257,26 +255,26 @@ class Service:
         """Restore all guests and write nothing until :meth:`resume`.
 
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         LOG.info('Paused: restoring all servers')
         attempts = self.guest_manager.pause()
         # Only after the pause, before which a tick would start windows again.
         self.window_player.play(None)
-        return restore_report.restored(attempts, wait_s)
+        return restore_queue.report_restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
         """Manage servers again after a pause, restore or external change.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
-        :returns: for one server, see :func:`restore_report.resumed`.
+        :returns: for one server, see :func:`restore_queue.report_resumed`.
         """
         if server is None:
             LOG.info('Resumed: managing servers again')
             self.guest_manager.resume()
             return None
-        return restore_report.resumed(
+        return restore_queue.report_resumed(
             server, self.guest_manager.resume_one(server)
         )
 
@@ -285,16 +283,16 @@ class Service:
 
         :param server: UUID of the server; None for all.
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         if server is None:
             return self.pause(wait_s)
         attempt = self.guest_manager.restore_one(server)
         if attempt is None:
-            return restore_report.refused(
+            return restore_queue.report_refused(
                 server, self.guest_manager.refused.get(server)
             )
-        return restore_report.restored({server: attempt}, wait_s)
+        return restore_queue.report_restored({server: attempt}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
 
@@ -377,17 +375,17 @@ class Service:
         self.window_player.stop(0.5)
         # In a thread, so that a domain that hangs does not delay the restore
         # of the guests.
-        nic_threads = shutdown.stop_all(
+        nic_threads = systemd.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )
         clean = self.guest_manager.stop(max(0.5, end_s - time.monotonic()))
-        if shutdown.join_all(nic_threads, end_s) or (
+        if systemd.join_all(nic_threads, end_s) or (
             self.binder is not None and self.binder.left
         ):
             clean = is_dry_run
         self.guest_manager.close()
         # These parts hold nothing that must be saved.
-        shutdown.stop_all(
+        systemd.stop_all(
             (
                 self.groups,
                 self.publish_worker,

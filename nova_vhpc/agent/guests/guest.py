@@ -9,7 +9,6 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from nova_vhpc.agent.guests import write_failures
 from nova_vhpc.agent.guests.event_history import EventHistory
 from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.journal.record import JournalRecord
@@ -48,6 +47,59 @@ class Traits(NamedTuple):
 def _first_sequence() -> int:
     """Return a number above those of earlier agents' records."""
     return time.time_ns() // 1000
+
+
+LONGEST_QUARANTINE = 10
+"""Longest quarantine, as a multiple of ``quarantine_seconds``."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Failures:
+    """Failed writes to one guest.
+
+    :ivar count: number of failures in all.
+    :ivar in_row: number of failures since the last write that succeeded.
+    :ivar quarantines: number of quarantines since that write.
+    :ivar quarantined_until: end of the quarantine, in seconds of the
+        monotonic clock.
+    :ivar problem: text of the last failure; empty after a success.
+    """
+
+    count: int = 0
+    in_row: int = 0
+    quarantines: int = 0
+    quarantined_until: float = 0.0
+    problem: str = ''
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the guest is not written for a while."""
+        return time.monotonic() < self.quarantined_until
+
+    def add(self, problem: str, limit: int, seconds: float) -> bool:
+        """Count a failure.
+
+        :param limit: number of failures in a row that cause a quarantine.
+        :param seconds: length of the first quarantine, in seconds; each
+            further one is twice as long as the one before.
+        :returns: whether a quarantine has begun.
+        """
+        self.count += 1
+        self.in_row += 1
+        self.problem = problem
+        if self.in_row < limit:
+            return False
+        factor = min(2**self.quarantines, LONGEST_QUARANTINE)
+        self.quarantined_until = time.monotonic() + seconds * factor
+        self.quarantines += 1
+        return True
+
+    def end(self) -> None:
+        """End the row of failures after a write that succeeded."""
+        self.in_row = 0
+        self.quarantines = 0
+        self.quarantined_until = 0.0
+        self.problem = ''
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -132,9 +184,7 @@ class Guest:
     event_history: EventHistory = dataclasses.field(
         default_factory=EventHistory
     )
-    failures: write_failures.Failures = dataclasses.field(
-        default_factory=write_failures.Failures
-    )
+    failures: Failures = dataclasses.field(default_factory=Failures)
     weight_file: cgroup_weight.WeightFile | None = None
     lock_free_weights: frozenset[int] = frozenset()
     weight_restored_by_file: bool = False

@@ -13,7 +13,7 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import cpu_hotplug, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import after_crash
@@ -91,7 +91,7 @@ class Adoption:
             self._context.guests.remove_ended_run(info.uuid)
         copy = record = None
         with contextlib.suppress(JournalError):
-            copy = domain_metadata.get(domain)
+            copy = store.get_metadata(domain)
         with contextlib.suppress(JournalError):
             record = self._context.journal.load(info.uuid)
         identity = self._context.processes.identity(info.uuid, domain.ID())

@@ -7,7 +7,7 @@
 at one domain: it has :mod:`.adoption` make a guest of a new one, and
 :mod:`.policy` detect external changes of a known one. :mod:`.writer` writes
 what the controller has planned, and :mod:`.restore_queue` restores, as far as
-:mod:`.write_permission` and :mod:`.quarantine` allow. The guests are in
+:class:`.WritePermission` and :mod:`.quarantine` allow. The guests are in
 :mod:`.registry`.
 """
 
@@ -23,10 +23,10 @@ from nova_vhpc.agent.external_changes import (
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import quarantine, registry, write_permission
+from nova_vhpc.agent.guests import quarantine, registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.libvirt import connection, executor, wakeup
+from nova_vhpc.agent.libvirt import connection, executor
 from nova_vhpc.agent.lifecycle import (
     adoption,
     after_crash,
@@ -83,7 +83,7 @@ class GuestManager:
         options = conf.vhpc_agent
         self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
         guests = registry.GuestRegistry(self.unmanaged)
-        permission = write_permission.WritePermission(bool(options.dry_run))
+        permission = registry.WritePermission(bool(options.dry_run))
         self._quarantine = quarantine.Quarantine(options, guests)
         self.executor = executor.DomainExecutor(
             options.workers,
@@ -101,7 +101,7 @@ class GuestManager:
             self._on_connected,
             options.reconnect_max_seconds,
         )
-        connection_wakeup = wakeup.ConnectionWakeup(
+        connection_wakeup = connection.ConnectionWakeup(
             self.connection.get, self.executor.slow
         )
         self._context = context = HostContext(

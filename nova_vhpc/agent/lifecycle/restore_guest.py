@@ -10,7 +10,7 @@ from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.agent.restore import recovery
@@ -138,7 +138,7 @@ class GuestRestorer:
             self._misdirected.put_metadata(guest, record)
             guest.copy_for_destination = True
         elif has_copy:
-            domain_metadata.remove(guest.domain)
+            store.remove_metadata(guest.domain)
             guest.copy_for_destination = False
 
 

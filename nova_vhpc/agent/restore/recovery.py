@@ -13,17 +13,21 @@ import pathlib
 from typing import Any
 
 from nova_vhpc.agent.actuators import affinity, weights
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import (
     JournalError,
     JournalRecord,
     NewerVersion,
     Unreadable,
 )
-from nova_vhpc.agent.libvirt import cputune, domain_xml, migration
+from nova_vhpc.agent.libvirt import connection, cputune, domain_xml
 from nova_vhpc.agent.restore import cputune as cputune_restore
-from nova_vhpc.agent.restore import original as originals
-from nova_vhpc.agent.restore.evidence import Evidence, collect
+from nova_vhpc.agent.restore.evidence import (
+    Evidence,
+    collect,
+    from_definition,
+    from_record,
+)
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -76,10 +80,10 @@ class Restorer:
             # Nothing says that an agent ever wrote to the domain.
             raise evidence.record_error
         if evidence.needs_no_restore:
-            if domain_metadata.URI in domain.XMLDesc(
+            if store.METADATA_URI in domain.XMLDesc(
                 0
-            ) and not migration.leaves(domain):
-                domain_metadata.remove(domain)
+            ) and not connection.is_leaving(domain):
+                store.remove_metadata(domain)
             if evidence.record is None and not evidence.record_of_earlier_run:
                 # A record that is older than that copy.
                 self._close_record(uuid)
@@ -117,7 +121,7 @@ class Restorer:
         :raises RestoreError: an agent may have written to the domain, and
             nothing says how it was set before.
         """
-        original, unmanaged = originals.from_record(
+        original, unmanaged = from_record(
             domain, evidence.record, evidence.metadata_copy, evidence.identity
         )
         error = evidence.record_error or evidence.metadata_error
@@ -129,7 +133,7 @@ class Restorer:
                 f'{error}; its original settings are unknown, because it is '
                 'transient and so has no definition'
             )
-        definition = originals.from_definition(domain, self.processes.cgroup)
+        definition = from_definition(domain, self.processes.cgroup)
         return definition, unmanaged
 
     def _restore(
@@ -208,7 +212,7 @@ class Restorer:
         Records that cannot be read are kept for the operator.
         """
         uuid, error = domain.UUIDString(), evidence.record_error
-        domain_metadata.remove(domain)
+        store.remove_metadata(domain)
         if isinstance(error, NewerVersion):
             LOG.warning('%s', error)
             self._left_alone[uuid] = evidence.identity
@@ -280,7 +284,7 @@ def revert(
     """
     if not written:
         return False
-    definition = originals.from_definition(domain, cgroup_root)
+    definition = from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
     misdirected = _without_unpinned(
         domain,

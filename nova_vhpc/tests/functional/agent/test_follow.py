@@ -11,7 +11,7 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.tests.functional.agent import base
 
 PARALLEL = {'vhpc:workload': 'parallel'}
@@ -119,7 +119,7 @@ class TestRightVms(base.AgentTestCase):
                 lambda: base.everything(domain) == before, 'the restore'
             )
             self.wait_for(lambda: self.vm(domain) is None, 'opt-out')
-            self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
+            self.assertNotIn(store.METADATA_URI, domain.XMLDesc(0))
 
     def set_flavor(self, domain: libvirt.virDomain, workload: object) -> None:
         """What a resize leaves in Nova's metadata."""

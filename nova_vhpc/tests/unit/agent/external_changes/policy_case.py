@@ -15,7 +15,7 @@ from nova_vhpc.agent.external_changes import (
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import write_permission
+from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
@@ -100,7 +100,7 @@ class PolicyTestCase(base.BaseTestCase):
         processes = Processes(self.domain)
         self.context = context.HostContext(
             None,
-            write_permission.WritePermission(dry_run=False),
+            registry.WritePermission(dry_run=False),
             connection,
             None,
             self.journal,
@@ -127,7 +127,7 @@ class PolicyTestCase(base.BaseTestCase):
         self, guest: Guest, policy: policy.ExternalChangePolicy
     ) -> None:
         restore_guest.GuestRestorer(
-            self.context, (), policy, self.misdirected
+            self.context, policy, self.misdirected
         ).restore(guest)
 
     def look(self, guest: Guest, choice: str = 'respect') -> int:

@@ -13,7 +13,7 @@ import libvirt
 
 from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.lifecycle import writer
@@ -186,7 +186,7 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
     def test_metadata_copy_of_old_run_is_removed_from_new_run(self) -> None:
         """Otherwise the new run would be taken for a floating guest."""
         self.written()
-        put = domain_metadata.put
+        put = store.put_metadata
 
         def late(domain: Any, record: JournalRecord) -> None:
             if record.restored:
@@ -194,7 +194,7 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
                 self.domain.pins = [(True, False), (False, True)]
             put(domain, record)
 
-        with mock.patch.object(domain_metadata, 'put', late):
+        with mock.patch.object(store, 'put_metadata', late):
             self.manager.restore_before_migration(frozenset({'u'}))
             self.drain()
         self.assertIsNone(self.domain.metadata_xml)
@@ -205,14 +205,14 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
     def test_copy_for_plugged_vcpus_is_removed_from_new_run(self) -> None:
         """The record that it repeats is of the run that has ended."""
         self.written()
-        put = domain_metadata.put
+        put = store.put_metadata
 
         def late(domain: Any, record: JournalRecord) -> None:
             self.restart()
             put(domain, record)
 
         self.domain.pins.append((True, True))
-        with mock.patch.object(domain_metadata, 'put', late):
+        with mock.patch.object(store, 'put_metadata', late):
             self.manager.enqueue('u')
             self.drain()
         self.assertIsNone(self.domain.metadata_xml)

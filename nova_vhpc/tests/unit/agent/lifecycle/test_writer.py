@@ -15,7 +15,7 @@ from oslotest import base
 from nova_vhpc.agent import context
 from nova_vhpc.agent.actuators import libvirt_cputune, weights
 from nova_vhpc.agent.external_changes import misdirected_writes
-from nova_vhpc.agent.guests import quarantine, write_permission
+from nova_vhpc.agent.guests import quarantine, registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune, executor
@@ -63,7 +63,7 @@ class WriterCase(base.BaseTestCase):
         self.guest = self.make()
         self.guests = test_registry.make()
         self.guests.add(self.guest)
-        self.permission = write_permission.WritePermission(dry_run=False)
+        self.permission = registry.WritePermission(dry_run=False)
         self.deadline = 60.0
         self.quarantine = quarantine.Quarantine(
             test_quarantine.OPTIONS, self.guests

@@ -11,7 +11,7 @@ from typing import Any
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
@@ -72,7 +72,7 @@ class RecoveryTest(base.BaseTestCase):
         """
         :param domain_id: of the run that the copy is about.
         """
-        domain_metadata.put(self.domain, self.record(domain_id, **about))
+        store.put_metadata(self.domain, self.record(domain_id, **about))
         self.domain.written.clear()
         return self.restorer.recover(self.domain)
 
@@ -82,7 +82,7 @@ class RecoveryTest(base.BaseTestCase):
         """An agent was killed between the two."""
         record = self.record(sequence=1)
         self.journal.save(record)
-        domain_metadata.put(
+        store.put_metadata(
             self.domain, dataclasses.replace(record, restored=True, sequence=2)
         )
         self.domain.values[cputune.SHARES] = 7
@@ -143,7 +143,7 @@ class RecoveryTest(base.BaseTestCase):
             written=written,
             sequence=3,
         )
-        domain_metadata.put(self.domain, record)
+        store.put_metadata(self.domain, record)
         self.restorer.recover(self.domain)
         self.assertEqual([(True, False)] * 2, self.domain.pins)
 
@@ -170,7 +170,7 @@ class RecoveryTest(base.BaseTestCase):
         found: list[tuple[bool, ...]] = []
         for put in (
             self.journal.save,
-            lambda it: domain_metadata.put(self.domain, it),
+            lambda it: store.put_metadata(self.domain, it),
         ):
             self.domain.values[cputune.SHARES] = 7
             self.domain.pins = [(True, False)] * 2

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from unittest import mock
 
 from nova_vhpc.agent.actuators import affinity
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_guest
@@ -103,7 +103,7 @@ class WindowsOfKilledAgentTest(test_affinity.AffinityTestCase):
         )
 
     def test_metadata_copy_serves_without_the_record(self) -> None:
-        domain_metadata.put(self.domain, self.record(IDLE))
+        store.put_metadata(self.domain, self.record(IDLE))
         self.restorer.recover(self.domain)
         self.assertEqual('0', self.idle.read_text())
 
