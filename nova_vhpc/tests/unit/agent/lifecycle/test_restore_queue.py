@@ -42,37 +42,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.assert_put_back()
         self.assertEqual('restored', self.guest.hands_off)
 
-    def test_failed_restore_of_a_pause_is_retried(self) -> None:
-        done = self.manager.pause()
-        self.assertEqual('busy', done['u'].result(manager_case.PATIENCE_S))
-        self.recover()
-        self.assert_put_back()
-
-    def test_failed_restore_before_a_migration_is_retried(self) -> None:
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.drain()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.recover()
-        self.assert_put_back()
-
-    def test_failed_restore_after_opting_out_is_retried(self) -> None:
-        self.domain.specs.clear()
-        self.look()
-        self.recover()
-        self.assert_put_back()
-        self.assertEqual({}, self.manager.guests)
-
-    def test_restore_waits_for_the_end_of_a_migration(self) -> None:
-        self.manager.pause()
-        self.drain()
-        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.recover()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.domain.job = 0
-        self.reconcile()
-        self.assert_put_back()
-
     def test_restore_during_a_migration_is_logged_as_info(self) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
         self.manager.enqueue('u')
@@ -121,25 +90,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
     def test_restore_ends_if_the_domain_was_started_again(self) -> None:
         self.assert_gone(lambda: self.ends(self.guest.domain_id + 1))
 
-    def test_next_run_is_not_restored_to_the_earlier_one(self) -> None:
-        self.manager.restore_one('u').result(manager_case.PATIENCE_S)
-        self.domain.refuse = lambda: None
-        self.domain.id += 1
-        self.domain.metadata_xml = None
-        now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
-        self.domain.values = dict(now)
-        self.look()
-        self.reconcile()
-        self.assertEqual(now, self.domain.values)
-
-    def test_restore_is_retried_while_another_hold_needs_it(self) -> None:
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.manager.pause()
-        self.drain()
-        self.manager.restore_before_migration(frozenset())
-        self.recover()
-        self.assert_put_back()
-
     def test_record_of_a_running_domain_is_kept(self) -> None:
         with mock.patch.object(
             self.manager._context.processes, 'find', return_value=77
@@ -155,14 +105,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.assertEqual(
             'the agent is ending', done.result(manager_case.PATIENCE_S)
         )
-
-    def test_attempt_ends_if_the_guest_was_resumed(self) -> None:
-        self.manager.pause()
-        self.drain()
-        self.manager.resume()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.assertTrue(self.guest.free_to_write)
 
     def test_partial_restore_is_no_external_change(self) -> None:
         self.manager.pause()
@@ -205,13 +147,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.look()
         done = self.manager.restore_one('u')
         self.assertEqual('', done.result(manager_case.PATIENCE_S))
-
-    def test_opting_in_again_ends_the_restore(self) -> None:
-        self.domain.specs = {}
-        self.look()
-        self.domain.specs = {'vhpc:workload': 'parallel'}
-        self.recover()
-        self.assertTrue(self.guest.free_to_write)
 
 
 class RestartingLock:
