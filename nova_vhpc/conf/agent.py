@@ -139,7 +139,7 @@ OPTS: list[Any] = [
     ),
     cfg.ListOpt(
         'sync_probes',
-        default=['schedstat', 'cpu_stat', 'kvm', 'libvirt_delay'],
+        default=['schedstat', 'cpu_stat'],
         help='Probes of the synchronisation latency, in order of '
         'preference. If the host cannot serve a probe, the agent logs why at '
         'start and uses the next. Change it to leave out a faulty probe.',
@@ -166,9 +166,9 @@ OPTS: list[Any] = [
     cfg.ListOpt(
         'actuators',
         default=['libvirt'],
-        help='Actuators that write the settings: libvirt writes period, '
-        'quota, shares and pins. Add kernel_slice for per-thread slices on '
-        'kernel 6.12 or newer, after you have measured that it helps.',
+        help='Actuator that writes the settings: libvirt writes period, '
+        'quota, shares and pins. Name another one only if you have installed '
+        'a plugin for it.',
     ),
     cfg.Opt(
         'call_deadline',

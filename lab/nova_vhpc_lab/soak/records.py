@@ -8,7 +8,7 @@ import html
 import json
 import random
 
-from nova_vhpc.agent.journal import domain_metadata, record
+from nova_vhpc.agent.journal import record, store
 from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
 from nova_vhpc.agent.restore import incoming
 from nova_vhpc.agent.uplinks import moved_nics
@@ -58,12 +58,8 @@ def uplink_binding(rng: random.Random) -> None:
 def _read_and_write(
     rng: random.Random, valid: record.JournalRecord | moved_nics.MovedNics
 ) -> None:
-    source = json.loads(valid.to_json())
-    # Without its checksum, as of an old agent, more of the faults get through.
-    if rng.random() < 0.7:
-        del source[record.CHECKSUM_KEY]
     try:
-        accepted = valid.from_json(damage.encoded(rng, source), 'soak')
+        accepted = valid.from_json(_damaged(rng, valid.to_json()), 'soak')
     except record.JournalError:
         return
     valid.from_json(accepted.to_json(), 'soak')
@@ -98,13 +94,13 @@ def metadata_copy(rng: random.Random) -> None:
     if rng.random() < 0.3:
         element = damage.characters(rng, element)
     with contextlib.suppress(record.JournalError):
-        domain_metadata.get(_Domain(element))
+        store.get_metadata(_Domain(element))
 
 
 def libvirt_hook(rng: random.Random) -> None:
     """Give the hook the XML of an arriving domain, with a record's copy."""
     copy = _element(rng)
-    prefix = f'<journal xmlns="{domain_metadata.URI}">'
+    prefix = f'<journal xmlns="{store.METADATA_URI}">'
     copy = copy.replace('<journal>', prefix)
     pins, shares = (str(damage.value(rng)) for _ in range(2))
     xml = XML.replace('</metadata>', f'{copy}</metadata>')
@@ -124,7 +120,15 @@ def _element(rng: random.Random) -> str:
     """Return a metadata element with a damaged record, or a valid one."""
     text = RECORD.to_json()
     if rng.random() < 0.9:
-        source = json.loads(text)
-        del source[record.CHECKSUM_KEY]
-        text = damage.encoded(rng, source)
+        text = _damaged(rng, text)
     return f'<journal>{html.escape(text, quote=False)}</journal>'
+
+
+def _damaged(rng: random.Random, text: str) -> str:
+    """Return a damaged record, often with the right checksum nevertheless."""
+    source = json.loads(text)
+    del source[record.CHECKSUM_KEY]
+    edited = damage.document(rng, source)
+    if isinstance(edited, dict) and rng.random() < 0.7:
+        return record.encode(edited)
+    return damage.encoded(rng, json.loads(text))

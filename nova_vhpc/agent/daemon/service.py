@@ -16,19 +16,15 @@ from nova_vhpc.agent import (
     periodic,
     process_limits,
 )
-from nova_vhpc.agent.actuators import base as actuator_base
-from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.agent.actuators import libvirt_cputune, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
-    guru_report,
     health,
     health_watch,
     host_metrics,
     metrics,
     metrics_access,
-    shutdown,
-    signals,
     status,
     status_socket,
     systemd,
@@ -37,7 +33,7 @@ from nova_vhpc.agent.daemon import (
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.lifecycle import manager, restore_report
+from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
@@ -80,7 +76,7 @@ class Service:
         self.controller = controller_factory.make_controller(
             conf, self.host_cpus.described(), self.host_cpus.missing()
         )
-        actuators = actuator_base.load_actuators(conf)
+        actuator = libvirt_cputune.load(conf)
         self.journal = store.Journal(options.state_path)
         self.lock = (
             host_lock.Lock(options.run_path)
@@ -94,11 +90,7 @@ class Service:
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
-                options.proc_root,
-                options.sys_root,
-                options.cgroup_root,
-                options.period_ms / 1000,
-                lambda: self.guest_manager.connection.get(),
+                options.proc_root, options.sys_root, options.cgroup_root
             ),
             controller_factory.follows_io(conf),
         )
@@ -128,7 +120,7 @@ class Service:
             self.journal,
             self.processes,
             self.sampler,
-            actuators,
+            actuator,
             self.host_cpus.usable,
             self.window_player,
         )
@@ -141,7 +133,7 @@ class Service:
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
-            lambda: actuator_base.common_limits(actuators),
+            actuator.limits,
             self.guest_manager,
             self.controller,
             self._cluster_of,
@@ -166,7 +158,7 @@ class Service:
             wait_first=True,
         )
         self._started = time.time()
-        self.signals = signals.Signals()
+        self.signals = systemd.Signals()
 
     def _make_metrics(self) -> metrics.Metrics:
         binder = self.binder
@@ -263,26 +255,26 @@ class Service:
         """Restore all guests and write nothing until :meth:`resume`.
 
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         LOG.info('Paused: restoring all servers')
         attempts = self.guest_manager.pause()
         # Only after the pause, before which a tick would start windows again.
         self.window_player.play(None)
-        return restore_report.restored(attempts, wait_s)
+        return restore_queue.report_restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
         """Manage servers again after a pause, restore or external change.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
-        :returns: for one server, see :func:`restore_report.resumed`.
+        :returns: for one server, see :func:`restore_queue.report_resumed`.
         """
         if server is None:
             LOG.info('Resumed: managing servers again')
             self.guest_manager.resume()
             return None
-        return restore_report.resumed(
+        return restore_queue.report_resumed(
             server, self.guest_manager.resume_one(server)
         )
 
@@ -291,16 +283,16 @@ class Service:
 
         :param server: UUID of the server; None for all.
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         if server is None:
             return self.pause(wait_s)
         attempt = self.guest_manager.restore_one(server)
         if attempt is None:
-            return restore_report.refused(
+            return restore_queue.report_refused(
                 server, self.guest_manager.refused.get(server)
             )
-        return restore_report.restored({server: attempt}, wait_s)
+        return restore_queue.report_restored({server: attempt}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
 
@@ -310,7 +302,6 @@ class Service:
         :returns: exit status of the process; 1 if a guest could not be
             restored, which ``--restore`` must do.
         """
-        guru_report.set_up(self.conf, self.status)
         self.signals.catch()
         self._start()
         while not self.signals.shutdown_requested:
@@ -384,17 +375,17 @@ class Service:
         self.window_player.stop(0.5)
         # In a thread, so that a domain that hangs does not delay the restore
         # of the guests.
-        nic_threads = shutdown.stop_all(
+        nic_threads = systemd.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )
         clean = self.guest_manager.stop(max(0.5, end_s - time.monotonic()))
-        if shutdown.join_all(nic_threads, end_s) or (
+        if systemd.join_all(nic_threads, end_s) or (
             self.binder is not None and self.binder.left
         ):
             clean = is_dry_run
         self.guest_manager.close()
         # These parts hold nothing that must be saved.
-        shutdown.stop_all(
+        systemd.stop_all(
             (
                 self.groups,
                 self.publish_worker,

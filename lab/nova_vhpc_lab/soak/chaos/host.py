@@ -19,7 +19,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import store
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base, test_trouble
 from nova_vhpc_lab.soak.chaos import bystanders, wall_clock
@@ -167,7 +167,7 @@ class Host(base.AgentTestCase):
         return [
             who
             for who in self.uuids
-            if domain_metadata.URI in self.guest(who).XMLDesc(0)
+            if store.METADATA_URI in self.guest(who).XMLDesc(0)
         ]
 
     def bystander_changes(self) -> list[str]:

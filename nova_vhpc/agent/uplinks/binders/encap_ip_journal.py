@@ -114,7 +114,7 @@ class GuestRecord:
         :raises NewerVersion: a newer agent wrote the record.
         :raises JournalError: the text is damaged, altered or no record.
         """
-        with record.reading(text, source, has_checksum=True) as data:
+        with record.reading(text, source) as data:
             return cls(
                 _text(data['uuid']),
                 tuple(PortRecord.from_dict(port) for port in data['ports']),

@@ -179,6 +179,13 @@ class AgentTestCase(guests.GuestTestCase):
             time.sleep(0.02)
         self.fail(f'timeout while waiting for {what}')
 
+    def wait_for_ticks(self, ticks: int) -> None:
+        """Wait until the agent has ticked that often since now."""
+        last = self.status()['agent']['ticks'] + ticks
+        self.wait_for(
+            lambda: self.status()['agent']['ticks'] >= last, f'{ticks} ticks'
+        )
+
     def wait_for_write(self, domain: libvirt.virDomain) -> None:
         """Wait until the agent has written to a domain."""
         self.wait_for(

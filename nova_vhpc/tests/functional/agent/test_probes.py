@@ -12,7 +12,7 @@ import libvirt
 
 from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.agent.probes import base as probe_base
-from nova_vhpc.agent.probes import block, cpu_stat, libvirt_delay, schedstat
+from nova_vhpc.agent.probes import block, cpu_stat, schedstat
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc_lab.testbed import cpu_controller
@@ -97,12 +97,12 @@ class TestProbes(base.AgentTestCase):
         )
         self.addCleanup(reader.close)
 
-        def delays() -> tuple[int, ...]:
+        def delays() -> list[int]:
             for one, stats in self.conn.getAllDomainStats(
                 libvirt.VIR_DOMAIN_STATS_VCPU
             ):
                 if one.UUIDString() == domain.UUIDString():
-                    return libvirt_delay.parse(stats)
+                    return [stats[f'vcpu.{vcpu}.delay'] for vcpu in range(2)]
             self.fail('no statistics')
 
         first = delays()

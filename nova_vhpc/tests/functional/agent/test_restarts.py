@@ -54,7 +54,7 @@ class TestRestarts(base.AgentTestCase):
             records,
             qemu_process.Processes(),
             sampler.Sampler([], []),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            libvirt_cputune.LibvirtCputuneActuator(conf),
             lambda: frozenset({0, 1}),
             mock.Mock(),
         )

@@ -11,7 +11,7 @@ from unittest import mock
 
 import fixtures
 
-from nova_vhpc.agent.daemon import options, restore_host, restore_nics
+from nova_vhpc.agent.daemon import options, restore_host
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
@@ -148,7 +148,7 @@ class RestoreAwayTest(base.AgentTestCase):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         with (
             mock.patch.object(restore_host, 'CONNECT_SECONDS', 0.6),
-            mock.patch.object(restore_nics, 'OVSDB_SECONDS', 0.6),
+            mock.patch.object(restore_host, 'OVSDB_SECONDS', 0.6),
         ):
             self.assertEqual(
                 1,

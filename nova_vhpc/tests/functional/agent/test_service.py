@@ -107,24 +107,6 @@ class TestService(base.AgentTestCase):
         self.wait_for(lambda: self.log_lines('not reloaded'), 'SIGHUP')
         self.assertEqual(0, self.stop_agent(process))
 
-    def test_sigusr2_logs_a_report_with_the_live_plan(self) -> None:
-        domain = self.domain(PARALLEL)
-        process = self.start_agent()
-        self.wait_for_write(domain)
-        os.kill(process.pid, signal.SIGUSR2)
-        self.wait_for(
-            lambda: self.log_lines('nova-vhpc Configuration'), 'the report'
-        )
-        text = self.wait_for(
-            lambda: (
-                domain.name() in self.log.read_text().split('Live Plan')[-1]
-                and self.log.read_text()
-            ),
-            'the plan in the report',
-        )
-        self.assertIn('slice_us', text)
-        self.assertEqual(0, self.stop_agent(process))
-
     def test_systemd_gets_ready_watchdog_and_stopping(self) -> None:
         path = str(self.path / 'notify')
         server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

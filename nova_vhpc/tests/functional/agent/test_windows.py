@@ -16,7 +16,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.libvirt import migration
+from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.linux import cgroup, qemu_process
 from nova_vhpc.tests.functional.agent import base
 
@@ -274,7 +274,7 @@ class TestWindows(base.AgentTestCase):
 
         def begun() -> bool:
             try:
-                return migration.leaves(domain)
+                return connection.is_leaving(domain)
             except libvirt.libvirtError as error:
                 # As long as a QEMU that is starved does not answer it.
                 late = libvirt.VIR_ERR_OPERATION_TIMEOUT

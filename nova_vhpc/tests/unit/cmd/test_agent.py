@@ -83,7 +83,6 @@ class CommandLineTest(base.BaseTestCase):
             ('host = ${no.x}', '[vhpc_agent]host: .* no such group [no\\]'),
             ('[DEFAULT]\nlogging_exception_prefix = $no', '_prefix: .* no in'),
             ('[DEFAULT]\nconfig_file = $config_file', '[DEFAULT] .* itself'),
-            ('[oslo_reports]\nlog_dir = $no', '[oslo_reports]log_dir: .* no '),
             (
                 f'[vhpc_nova]\n{auth}password = 1$k9x7',
                 '[vhpc_nova]password: .* that there is not',

@@ -5,7 +5,7 @@
 
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import events
 from nova_vhpc.control import model
@@ -151,7 +151,7 @@ class EventsTest(base.BaseTestCase):
 
     def test_change_of_the_metadata_copy_is_ignored(self) -> None:
         self.events._on_metadata(
-            None, Domain('u'), 2, domain_metadata.URI, None
+            None, Domain('u'), 2, store.METADATA_URI, None
         )
         self.assertEqual([], self.enqueued)
         self.events._on_metadata(None, Domain('u'), 2, 'nova', None)

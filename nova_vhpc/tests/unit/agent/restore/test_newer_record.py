@@ -7,7 +7,7 @@ import json
 
 import fixtures
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -62,7 +62,7 @@ class NewerJournalTest(manager_case.ManagerTestCase):
         # Managed, with a copy that this agent can read.
         self.write(guest)
         self.assertNotIn('"version": 99', self.domain.metadata_xml)
-        self.assertEqual('u', domain_metadata.get(self.domain).uuid)
+        self.assertEqual('u', store.get_metadata(self.domain).uuid)
 
     def test_guest_with_torn_metadata_copy_is_restored(self) -> None:
         self.arrive('<vhpc:journal>{"vers</vhpc:journal>')
