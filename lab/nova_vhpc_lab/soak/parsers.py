@@ -251,7 +251,7 @@ def trace(rng: random.Random) -> None:
 PARSERS: Mapping[str, Callable[[random.Random], None]] = {
     parser.__name__: parser
     for parser in (
-        *(records.journal_record, records.uplink_binding, records.domain),
+        *(records.journal_record, records.domain),
         *(records.metadata_copy, records.libvirt_hook),
         encap_ip_records.encap_ip_record,
         *(kernel_files.processes, kernel_files.probes),

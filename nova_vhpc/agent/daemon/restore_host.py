@@ -18,7 +18,6 @@ from nova_vhpc.agent.daemon import restore_nics
 from nova_vhpc.agent.journal import domain_metadata, store
 from nova_vhpc.agent.libvirt import connection, wakeup
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.agent.uplinks import moved_nics
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -202,7 +201,6 @@ def _restore(
     conn = _wait_for(uri)
     if conn is None:
         failures = nics.restore(_no_libvirt)
-        failures.update(moved_nics.make_journal(conf).problems())
         nics.report()
         LOG.error(
             'libvirt at %s does not answer; no domain is restored, %d servers '
@@ -218,7 +216,6 @@ def _restore(
         summary = _clean(
             conn, uri, restorer, lambda conn: nics.restore(lambda: conn)
         )
-        summary.failed.update(moved_nics.make_journal(conf).problems())
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', uri, error)
         return 1

@@ -44,7 +44,6 @@ from nova_vhpc.agent.uplinks import (
     binder,
     claims,
     dry_run,
-    moved_nics,
     steering,
 )
 from nova_vhpc.agent.uplinks.binders import binder_set
@@ -133,9 +132,6 @@ class Service:
             self.window_player,
         )
         self.binder = self._make_binder()
-        self.moved_nics = moved_nics.MovedNicsJournal(
-            options.state_path, self.processes
-        )
         self.notifier = systemd.Notifier()
         self.metrics = self._make_metrics()
         self.tick_loop = tick.TickLoop(
@@ -245,19 +241,10 @@ class Service:
             'groups': self.groups.status(),
             'publishing': self.publish_worker.status(),
             'peers': self.phase_exchange.status(),
-            'binding': self._binding_status(),
+            'binding': self.binder.status() if self.binder else None,
             'metrics': self.metrics.status(),
             'health': self._health_watch.last,
         }
-
-    def _binding_status(self) -> dict[str, Any] | None:
-        binding = self.binder.status() if self.binder else None
-        moved = self.moved_nics.problems()
-        if not moved:
-            return binding
-        binding = binding or {'state': 'off', 'problems': {}}
-        binding['problems'] = moved | binding['problems']
-        return binding
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore all guests and write nothing until :meth:`resume`.
@@ -324,8 +311,6 @@ class Service:
             self._journal_problem = self.journal.problem()
             if self._journal_problem:
                 LOG.error('%s', self._journal_problem)
-        for uuid, problem in self.moved_nics.problems().items():
-            LOG.warning('VM %s: %s', uuid, problem)
         try:
             self.server.start()
         except OSError as error:

@@ -4,7 +4,6 @@
 
 """All binders of this host: loading, choosing, restoring."""
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,6 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import base
-from nova_vhpc.conf import agent as agent_conf
-
-LOG = logging.getLogger(__name__)
 
 NAMESPACE = 'nova_vhpc.binders'
 
@@ -135,9 +131,6 @@ def load_all(
 def _load(
     name: str, conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
 ) -> base.Binder | None:
-    if name in agent_conf.REMOVED_BINDERS:
-        LOG.warning('%s', agent_conf.removed_binder(name))
-        return None
     value = f"[vhpc_agent]binders = '{name}'"
     make = plugins.load(NAMESPACE, name, value, 'no such binder')
     binder: base.Binder | None = make(conf, ovsdb)

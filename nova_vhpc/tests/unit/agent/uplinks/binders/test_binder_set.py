@@ -115,16 +115,6 @@ class LoadTest(base.BaseTestCase):
             [], self.names(binder_set.load(self.conf('encap_ip'), None))
         )
 
-    def test_binder_of_earlier_versions_is_ignored_with_a_warning(
-        self,
-    ) -> None:
-        ovsdb = mock.Mock(spec=connection.Ovsdb)
-        conf = self.conf('encap_ip', 'linux_bridge')
-        with self.assertLogs(binder_set.LOG, 'WARNING') as logs:
-            binders = binder_set.load(conf, ovsdb)
-        self.assertEqual(['encap_ip'], self.names(binders))
-        self.assertIn('[vhpc_agent] binders: linux_bridge', logs.output[0])
-
     def test_unknown_binder_is_refused(self) -> None:
         error = self.assertRaises(
             errors.ConfigError, binder_set.load, self.conf('teleport'), None
