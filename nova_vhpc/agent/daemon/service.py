@@ -43,7 +43,7 @@ from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
     binder,
     claims,
-    dry_run,
+    publish_worker,
     steering,
 )
 from nova_vhpc.agent.uplinks.binders import binder_set
@@ -105,7 +105,7 @@ class Service:
             conf, self.host_name, options.period_ms / 1000
         )
         self.ovsdb = connection.make_ovsdb(conf)
-        self.publish_worker = dry_run.make_publish_worker(
+        self.publish_worker = publish_worker.make_publish_worker(
             conf, self.host_name, self.ovsdb
         )
         self.phase_exchange = phase_exchange.PhaseExchange(

@@ -14,7 +14,6 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.uplinks import (
     binder,
     claims,
-    dry_run,
     publish_worker,
 )
 from nova_vhpc.agent.uplinks.binders import (
@@ -174,7 +173,9 @@ class TestService(manager_case.ManagerTestCase):
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
         self.addCleanup(made.guest_manager.executor.close)
-        self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
+        self.assertIsInstance(
+            made.publish_worker, publish_worker.DryPublishWorker
+        )
         self.assertTrue(made.binder._dry_run)
         # A phase that is sent moves servers on other hosts.
         self.assertTrue(made.phase_exchange._silent)
@@ -197,7 +198,7 @@ class TestService(manager_case.ManagerTestCase):
         conf = self.conf()
         self.assertIs(
             publish_worker.PublishWorker,
-            type(dry_run.make_publish_worker(conf, 'host')),
+            type(publish_worker.make_publish_worker(conf, 'host')),
         )
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
@@ -205,7 +206,9 @@ class TestService(manager_case.ManagerTestCase):
         self.assertFalse(made.binder._dry_run)
 
     def test_uplinks_are_discovered_and_not_published(self) -> None:
-        worker = dry_run.make_publish_worker(self.conf('--dry-run'), 'host')
+        worker = publish_worker.make_publish_worker(
+            self.conf('--dry-run'), 'host'
+        )
         asked = mock.create_autospec(publisher.Publisher, instance=True)
         asked.node.return_value = 'node1'
         worker._make_publisher = lambda: asked
