@@ -26,8 +26,7 @@ from nova_vhpc.control.slots import messages
 LOG = logging.getLogger(__name__)
 
 NAMESPACE = 'vhpc.peers'
-VERSION = '1.2'
-"""1.0: phase. 1.1: phase with min_slice_us. 1.2: slots."""
+VERSION = '1.0'
 
 _TOPIC_PREFIX = 'vhpc.peers.'
 _MAX_CLUSTER_BYTES = 100
@@ -153,8 +152,6 @@ class PeerBus:
     :param on_message: called with each message received, in a thread of
         oslo.messaging.
     :param on_slots: called in the same way with messages about slots.
-    :param version_cap: newest version that all agents on the bus understand;
-        None for no limit.
     :ivar detail: why messages of other hosts are not received, as far as is
         known.
     """
@@ -164,7 +161,6 @@ class PeerBus:
         transport: Any,
         host: str,
         on_message: Callable[[protocol.Message], None],
-        version_cap: str | None = None,
         on_slots: Callable[[messages.Message], None] = lambda _: None,
     ) -> None:
         self._transport = transport
@@ -172,8 +168,7 @@ class PeerBus:
         self._endpoint = _Endpoint(on_message, on_slots)
         self._client = messaging.get_rpc_client(
             transport,
-            messaging.Target(namespace=NAMESPACE, version='1.0'),
-            version_cap=version_cap,
+            messaging.Target(namespace=NAMESPACE, version=VERSION),
             # The protocol renews and repeats by itself.
             retry=0,
         )
@@ -215,36 +210,20 @@ class PeerBus:
 
         :raises BusError: the broker did not accept it.
         """
-        fields = encode(message)
-        version = '1.0'
-        client = self._client.prepare(topic=topic(message.cluster))
-        if 'min_slice_us' in fields:
-            if client.can_send_version('1.1'):
-                version = '1.1'
-            else:
-                del fields['min_slice_us']
-        self._cast(client, version, 'phase', fields)
-
-    @property
-    def can_send_slots(self) -> bool:
-        """Whether all agents understand messages about slots."""
-        return bool(self._client.can_send_version('1.2'))
+        self._cast('phase', encode(message))
 
     def send_slots(self, message: messages.Message) -> None:
         """Give a message about slots to the broker.
 
         :raises BusError: the broker did not accept it.
         """
-        client = self._client.prepare(topic=topic(message.cluster))
-        self._cast(client, '1.2', 'slots', slot_message.encode(message))
+        self._cast('slots', slot_message.encode(message))
 
-    def _cast(
-        self, client: Any, version: str, method: str, fields: dict[str, Any]
-    ) -> None:
+    def _cast(self, method: str, fields: dict[str, Any]) -> None:
         try:
-            client.prepare(fanout=True, version=version).cast(
-                {}, method, **fields
-            )
+            self._client.prepare(
+                topic=topic(fields['cluster']), fanout=True
+            ).cast({}, method, **fields)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
             raise BusError(errors.one_line(error)) from error

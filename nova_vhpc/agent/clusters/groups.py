@@ -4,9 +4,8 @@
 
 """Which virtual cluster a server of this host belongs to.
 
-Nova's API is the source; a groups file takes precedence over it; and a
-notification only makes the agent query Nova at once. While Nova is away, its
-last answer stays in force, and its age is shown.
+Nova's API is the source; a groups file takes precedence over it. While Nova is
+away, its last answer stays in force, and its age is shown.
 """
 
 import logging
@@ -20,7 +19,7 @@ import yaml
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import membership, notifications, nova, unlisted
+from nova_vhpc.agent.clusters import membership, nova, unlisted
 from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +69,6 @@ class Groups:
             lambda: _FILE_INTERVAL_S,
             wait_first=True,
         )
-        self._notifications: notifications.GroupNotifications | None = None
         self._nova = nova.NovaServers(conf, host)
         # Replaced as a whole, because every tick looks up every server and
         # must not wait for a lock.
@@ -102,17 +100,9 @@ class Groups:
         if self.uses_nova:
             self._enter('starting', '')
             self._nova_thread.start()
-            if self._options.notifications:
-                self._notifications = notifications.GroupNotifications(
-                    self._conf, self._host, self._nova_thread.wake
-                )
-                self._notifications.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop querying Nova. The known clusters are kept."""
-        if self._notifications is not None:
-            self._notifications.stop()
-            self._notifications = None
         self._file_thread.stop(timeout_s)
         self._nova_thread.stop(timeout_s)
 
@@ -158,8 +148,6 @@ class Groups:
             answered_s = self._answered_s
             merged = {**self._answer.clusters, **self._file_clusters}
             state, detail = self._state, self._detail
-        if not detail and self._notifications is not None:
-            detail = self._notifications.detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
             counts[cluster] = counts.get(cluster, 0) + 1

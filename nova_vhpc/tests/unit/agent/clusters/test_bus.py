@@ -115,27 +115,6 @@ class CodecTest(base.BaseTestCase):
         self.assertLess(max(len(name.encode()) for name in names), 128)
 
 
-class FirstReleaseEndpoint:
-    """The endpoint of an agent that knows version 1.0 and no other field."""
-
-    target = messaging.Target(namespace=bus.NAMESPACE, version='1.0')
-
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-
-    def phase(
-        self,
-        context: Any,
-        cluster: str,
-        host: str,
-        boot: int,
-        seq: int,
-        phase: str,
-        lease_ms: int,
-    ) -> None:
-        self.phases.append(phase)
-
-
 class OtherVersionsTest(base.BaseTestCase):
     """Agents of several versions on one bus, in memory."""
 
@@ -150,15 +129,10 @@ class OtherVersionsTest(base.BaseTestCase):
         self.addCleanup(self.transport.cleanup)
         self.cluster = uuid.uuid4().hex
 
-    def peer_bus(self, **options: Any) -> bus.PeerBus:
-        self.received: list[protocol.Message] = []
-        return bus.PeerBus(
-            self.transport, 'here', self.received.append, **options
-        )
-
     def listen(self) -> None:
         """Start an agent of today's version that hears the cluster."""
-        peer_bus = self.peer_bus()
+        self.received: list[protocol.Message] = []
+        peer_bus = bus.PeerBus(self.transport, 'here', self.received.append)
         peer_bus.subscribe({self.cluster})
         peer_bus.start()
         self.addCleanup(peer_bus.stop)
@@ -194,33 +168,9 @@ class OtherVersionsTest(base.BaseTestCase):
         ]
         self.assertIn('Ignoring a message', line)
         self.assertIn('does not support RPC version 1.9', line)
-        self.assertIn('[vhpc_peers]version_cap', line)
 
     def test_fields_of_a_newer_minor_version_are_ignored(self) -> None:
         self.listen()
         self.cast('1.0', 'phase', mood='good')
         self.assertTrue(peer_agents.wait_for(lambda: self.received))
         self.assertNotIn('Ignoring', self.log.output)
-
-    def test_capped_agent_is_understood_by_the_first_release(self) -> None:
-        old = FirstReleaseEndpoint()
-        server = messaging.get_rpc_server(
-            self.transport,
-            messaging.Target(topic=bus.topic(self.cluster), server='old'),
-            [old],
-        )
-        server.start()
-        self.addCleanup(server.wait)
-        self.addCleanup(server.stop)
-        for statement, cap in (
-            (ClusterPlan(Phase.IO, 5000), '1.0'),
-            # Nothing newer to say, so no cap is needed.
-            (ClusterPlan(Phase.COMPUTING), None),
-        ):
-            self.peer_bus(version_cap=cap).send(
-                protocol.Message(self.cluster, 'new', 1, 1, statement, 6000)
-            )
-        self.assertTrue(
-            peer_agents.wait_for(lambda: len(old.phases) == 2), old.phases
-        )
-        self.assertEqual(['io', 'computing'], old.phases)
