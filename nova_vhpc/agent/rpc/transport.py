@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import exclusive_queue, publisher_confirms
+from nova_vhpc.agent.rpc import exclusive_queue
 from nova_vhpc.agent.rpc.native_threads import messaging
 
 __all__ = [
@@ -159,7 +159,6 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     transport.cleanup()
     transport = messaging.get_rpc_transport(conf, url=url)
     exclusive_queue.use(transport)
-    publisher_confirms.mend()
     return transport
 
 

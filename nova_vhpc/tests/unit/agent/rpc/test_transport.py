@@ -14,7 +14,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import exclusive_queue, native_threads, transport
+from nova_vhpc.agent.rpc import transport
 from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
@@ -63,24 +63,6 @@ class TransportTest(base.BaseTestCase):
         self.assertIn('[DEFAULT]transport_url: its driver', str(error))
         self.assertIn('confluent_kafka', str(error))
         self.assertNotIn(SECRET, str(error))
-
-    def test_connections_are_made_by_the_class_of_exclusive_queues(
-        self,
-    ) -> None:
-        """By an attribute that oslo.messaging does not document."""
-        conf = self.conf('rabbit://h/')
-        plain = native_threads.messaging.get_rpc_transport(conf)
-        self.addCleanup(plain.cleanup)
-        self.assertIs(
-            exclusive_queue.impl_rabbit.Connection,
-            plain._driver._connection_pool.connection_cls,
-        )
-        made = transport.get_transport(conf)
-        self.addCleanup(made.cleanup)
-        self.assertIs(
-            exclusive_queue._Connection,
-            made._driver._connection_pool.connection_cls,
-        )
 
     def test_rabbit_options_are_set_for_rabbit_only(self) -> None:
         made = transport.get_transport(self.conf('rabbit://h/'))
