@@ -9,7 +9,7 @@ from typing import Any
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base
 
 LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class NicRestorer:
             self._ovsdb = connection.make_ovsdb(conf)
         except errors.ConfigError as error:
             self._problems.append(str(error))
-        self._binders, problems = binder_set.load_all(conf, self._ovsdb)
+        self._binders, problems = base.load_all(conf, self._ovsdb)
         self._restored: set[str] = set()
         self._has_failed = False
         if not self._binders.records() and not problems:

@@ -46,7 +46,7 @@ from nova_vhpc.agent.uplinks import (
     publish_worker,
     steering,
 )
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class Service:
         options = self.conf.vhpc_agent
         if not (options.bind_uplinks or self.conf.vhpc_topology.publish):
             return None
-        binders = binder_set.load(self.conf, self.ovsdb)
+        binders = binder_base.load(self.conf, self.ovsdb)
         return binder.UplinkBinder(
             binders,
             lambda: self.guest_manager.guests,

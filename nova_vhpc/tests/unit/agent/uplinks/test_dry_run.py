@@ -16,11 +16,11 @@ from nova_vhpc.agent.uplinks import (
     claims,
     publish_worker,
 )
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
-    binder_set,
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -101,18 +101,18 @@ class NoCrashedAgentTest(manager_case.ManagerTestCase):
 
 class DryBinderTest(manager_case.ManagerTestCase):
     def make_binder(self) -> binder.UplinkBinder:
-        self.records = encap_ip_journal.EncapIpJournal(self.state)
+        self.records = encap_ip_writer.EncapIpJournal(self.state)
         database = ovsdb.MemoryOvsdb()
         self.row = database.plug('u', '52:54:00:00:00:01')
         self.ovsdb = database
         claim = claims.ClaimedUplink('br-uplink', 'eth1', '10.2.0.1')
-        binders = binder_set.BinderSet(
+        binders = binder_base.BinderSet(
             [
                 encap_ip.EncapIpBinder(
                     database,
                     self.records,
                     'h1',
-                    uplink_links.UplinkLinks(
+                    guest_ports.UplinkLinks(
                         links.Links(pathlib.Path('/nowhere'))
                     ),
                     lambda: False,
@@ -150,7 +150,7 @@ class DryBinderTest(manager_case.ManagerTestCase):
 
     def test_names_what_a_crash_left(self) -> None:
         made = self.make_binder()
-        self.records.save(encap_ip_journal.GuestRecord('u', ()))
+        self.records.save(encap_ip_writer.GuestRecord('u', ()))
         with self.assertLogs('nova_vhpc.agent.uplinks.binder') as logs:
             made.start()
         made.stop()
