@@ -30,9 +30,6 @@ def _seconds(low: float) -> types.Finite:
     return types.Finite(low, 86_400.0, 'seconds')
 
 
-REMOVED_BINDERS = ('linux_bridge',)
-"""Binders of earlier versions, which configuration files may still name."""
-
 OPTS: list[Any] = [
     cfg.StrOpt(
         'libvirt_uri',
@@ -287,8 +284,7 @@ OPTS: list[Any] = [
         'provider networks. encap_ip sets '
         'external_ids:encap-ip of ports of Open vSwitch, for tenant networks '
         'of OVN 24.03 or newer. Leave out what must not be used on your '
-        'hosts; others can be installed as plugins. linux_bridge, which moved '
-        'NICs between Linux bridges, is gone, and is ignored with a warning.',
+        'hosts; others can be installed as plugins.',
     ),
     cfg.StrOpt(
         'ovs_run_dir',
@@ -331,11 +327,3 @@ def register_opts(conf: Any) -> None:
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Return the group and its options, for the sample file."""
     return [(GROUP, OPTS)]
-
-
-def removed_binder(name: str) -> str:
-    """Return in one sentence what to do about a binder that is gone."""
-    return (
-        f'[vhpc_agent] binders: {name} is ignored, there is no such binder '
-        'any more; remove it from the option'
-    )

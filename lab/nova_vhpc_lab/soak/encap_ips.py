@@ -29,8 +29,8 @@ from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain
@@ -53,9 +53,9 @@ def make_binder(ovsdb: connection.Ovsdb, state: str) -> encap_ip.EncapIpBinder:
     """Return the binder of an agent that has just started."""
     return encap_ip.EncapIpBinder(
         ovsdb,
-        encap_ip_journal.EncapIpJournal(state),
+        encap_ip_writer.EncapIpJournal(state),
         'h1',
-        uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+        guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
         lambda: False,
     )
 
@@ -338,7 +338,7 @@ class Round:
             damaged = json.dumps(newer)
         file.write_bytes(damaged.encode(errors='surrogatepass'))
         try:
-            encap_ip_journal.EncapIpJournal(self._host.state).load(UUID)
+            encap_ip_writer.EncapIpJournal(self._host.state).load(UUID)
         except record.JournalError:
             self.is_damaged = True
         return self.is_damaged

@@ -11,7 +11,6 @@ import random
 from nova_vhpc.agent.journal import record, store
 from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
 from nova_vhpc.agent.restore import incoming
-from nova_vhpc.agent.uplinks import moved_nics
 from nova_vhpc.linux import qemu_process
 from nova_vhpc_lab.soak import damage
 
@@ -27,9 +26,6 @@ RECORD = record.JournalRecord(
         2,
     ),
     written={'vcpu_period': frozenset({8000}), 'cpu_shares': None},
-)
-MOVED = moved_nics.MovedNics(
-    'u-1', IDENTITY, {'52:54:00:00:00:01': ('a', 'b')}
 )
 XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
 <metadata><nova:instance
@@ -47,22 +43,11 @@ XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
 
 def journal_record(rng: random.Random) -> None:
     """Read a journal record, and write again what was accepted."""
-    _read_and_write(rng, RECORD)
-
-
-def uplink_binding(rng: random.Random) -> None:
-    """Read a record of moved NICs, and write again what was accepted."""
-    _read_and_write(rng, MOVED)
-
-
-def _read_and_write(
-    rng: random.Random, valid: record.JournalRecord | moved_nics.MovedNics
-) -> None:
     try:
-        accepted = valid.from_json(_damaged(rng, valid.to_json()), 'soak')
+        accepted = RECORD.from_json(_damaged(rng, RECORD.to_json()), 'soak')
     except record.JournalError:
         return
-    valid.from_json(accepted.to_json(), 'soak')
+    RECORD.from_json(accepted.to_json(), 'soak')
 
 
 def domain(rng: random.Random) -> None:

@@ -20,7 +20,6 @@ from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import transport
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import log_format, nova_api, opts, unknown_options
-from nova_vhpc.conf import neutron as neutron_conf
 from nova_vhpc.conf import placement as placement_conf
 
 LOG = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ LOG = logging.getLogger(__name__)
 OTHER_SERVICES = (*opts.HELPERS, 'scheduler', 'vendordata')
 """Modules of ``nova_vhpc.conf`` that have no options of the agent."""
 
-CREDENTIALS = (nova_api.GROUP, placement_conf.GROUP, neutron_conf.GROUP)
+CREDENTIALS = (nova_api.GROUP, placement_conf.GROUP)
 
 CLI_OPTS = [
     cfg.BoolOpt(

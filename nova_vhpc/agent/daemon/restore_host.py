@@ -18,8 +18,7 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.agent.uplinks import moved_nics
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -212,7 +211,7 @@ class NicRestorer:
             self._ovsdb = ovsdb_connection.make_ovsdb(conf)
         except errors.ConfigError as error:
             self._problems.append(str(error))
-        self._binders, problems = binder_set.load_all(conf, self._ovsdb)
+        self._binders, problems = base.load_all(conf, self._ovsdb)
         self._restored: set[str] = set()
         self._has_failed = False
         if not self._binders.records() and not problems:
@@ -272,7 +271,6 @@ def _restore(conf: Any, journal: store.Journal, nics: NicRestorer) -> int:
     conn = _wait_for(uri)
     if conn is None:
         failures = nics.restore(_no_libvirt)
-        failures.update(moved_nics.make_journal(conf).problems())
         nics.report()
         LOG.error(
             'libvirt at %s does not answer; no domain is restored, %d servers '
@@ -288,7 +286,6 @@ def _restore(conf: Any, journal: store.Journal, nics: NicRestorer) -> int:
         summary = _clean(
             conn, uri, restorer, lambda conn: nics.restore(lambda: conn)
         )
-        summary.failed.update(moved_nics.make_journal(conf).problems())
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', uri, error)
         return 1

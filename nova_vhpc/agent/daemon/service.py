@@ -39,11 +39,10 @@ from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
     binder,
     claims,
-    dry_run,
-    moved_nics,
+    publish_worker,
     steering,
 )
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -98,7 +97,7 @@ class Service:
             conf, self.host_name, options.period_ms / 1000
         )
         self.ovsdb = connection.make_ovsdb(conf)
-        self.publish_worker = dry_run.make_publish_worker(
+        self.publish_worker = publish_worker.make_publish_worker(
             conf, self.host_name, self.ovsdb
         )
         self.phase_exchange = phase_exchange.PhaseExchange(
@@ -125,9 +124,6 @@ class Service:
             self.window_player,
         )
         self.binder = self._make_binder()
-        self.moved_nics = moved_nics.MovedNicsJournal(
-            options.state_path, self.processes
-        )
         self.notifier = systemd.Notifier()
         self.metrics = self._make_metrics()
         self.tick_loop = tick.TickLoop(
@@ -191,7 +187,7 @@ class Service:
         options = self.conf.vhpc_agent
         if not (options.bind_uplinks or self.conf.vhpc_topology.publish):
             return None
-        binders = binder_set.load(self.conf, self.ovsdb)
+        binders = binder_base.load(self.conf, self.ovsdb)
         return binder.UplinkBinder(
             binders,
             lambda: self.guest_manager.guests,
@@ -237,19 +233,10 @@ class Service:
             'groups': self.groups.status(),
             'publishing': self.publish_worker.status(),
             'peers': self.phase_exchange.status(),
-            'binding': self._binding_status(),
+            'binding': self.binder.status() if self.binder else None,
             'metrics': self.metrics.status(),
             'health': self._health_watch.last,
         }
-
-    def _binding_status(self) -> dict[str, Any] | None:
-        binding = self.binder.status() if self.binder else None
-        moved = self.moved_nics.problems()
-        if not moved:
-            return binding
-        binding = binding or {'state': 'off', 'problems': {}}
-        binding['problems'] = moved | binding['problems']
-        return binding
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore all guests and write nothing until :meth:`resume`.
@@ -315,8 +302,6 @@ class Service:
             self._journal_problem = self.journal.problem()
             if self._journal_problem:
                 LOG.error('%s', self._journal_problem)
-        for uuid, problem in self.moved_nics.problems().items():
-            LOG.warning('VM %s: %s', uuid, problem)
         try:
             self.server.start()
         except OSError as error:

@@ -28,7 +28,6 @@ from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     base,
     bond_follower,
-    bond_member,
     bond_table,
     guest_ports,
 )
@@ -74,7 +73,7 @@ class BondEntryBinder:
         """Return whether all claimed uplinks are members of bonds."""
         state = self._ovsdb.read()
         return state is not None and all(
-            bond_member.find(state, uplink.nic) for uplink in uplinks
+            bond_table.find_member(state, uplink.nic) for uplink in uplinks
         )
 
     def plan(
@@ -88,7 +87,7 @@ class BondEntryBinder:
         state = guest_ports.answered(self._ovsdb.read(), self._host)
         plan = {}
         for mac, uplink in self._assign(domain, uplinks, uplink_nic).items():
-            member = bond_member.checked(state, uplink, self._host)
+            member = bond_table.checked_member(state, uplink, self._host)
             text = f'{member.bond.name}/{member.nic}'
             if in_force.get(mac) != text:
                 plan[mac] = text
@@ -109,7 +108,7 @@ class BondEntryBinder:
         state = guest_ports.answered(self._ovsdb.read(), self._host)
         assigned = self._assign(domain, uplinks, uplink_nic)
         for uplink in assigned.values():
-            bond_member.checked(state, uplink, self._host)
+            bond_table.checked_member(state, uplink, self._host)
         self._macs[uuid] = frozenset(self._ports.of_guest(uuid))
         return self._follower.steer(uuid, assigned)
 

@@ -105,8 +105,10 @@ class BondEntryPathsTest(bond_entry.BondEntryTestCase):
         agent = self.agents['h2']
         for number in (1, 0):
             agent.manage(moved, number)
-            moved.ping(self.peer, 3)
+            # OVN's sync does not wait for the port that has moved.
+            self.wait_for_answer(moved, self.peer)
             self.wait_for_member(agent, moved, number)
+            self.wait_for_answer(self.peer, moved)
             carried = self.frames(self.peer, moved, PINGS)
             for way in ('in', 'out'):
                 self.assert_member(number, carried[f'h2 {way}'])

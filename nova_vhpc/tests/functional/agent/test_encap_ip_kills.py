@@ -14,7 +14,7 @@ from multiprocessing import forkserver
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import encap_ip as encap_ip_binder
-from nova_vhpc.agent.uplinks.binders import encap_ip_journal, uplink_links
+from nova_vhpc.agent.uplinks.binders import encap_ip_writer, guest_ports
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain, lab
@@ -37,9 +37,9 @@ def _bind_for_ever(
     assert ovsdb.wait(lab.PATIENCE_S)
     binder = encap_ip_binder.EncapIpBinder(
         ovsdb,
-        encap_ip_journal.EncapIpJournal(state),
+        encap_ip_writer.EncapIpJournal(state),
         'h1',
-        uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+        guest_ports.UplinkLinks(links.Links(pathlib.Path('/sys'))),
         lambda: False,
     )
     target = domain.Domain(uuid, (mac,))

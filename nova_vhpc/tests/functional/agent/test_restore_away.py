@@ -16,8 +16,8 @@ from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.topology import links
@@ -64,14 +64,12 @@ class RestoreAwayTest(base.AgentTestCase):
         ovsdb.start()
         self.addCleanup(ovsdb.stop)
         self.assertTrue(ovsdb.wait(base.PATIENCE_S))
-        self.journal = encap_ip_journal.EncapIpJournal(
-            str(self.path / 'state')
-        )
+        self.journal = encap_ip_writer.EncapIpJournal(str(self.path / 'state'))
         encap_ip.EncapIpBinder(
             ovsdb,
             self.journal,
             'h1',
-            uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+            guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
             lambda: False,
         ).bind(
             ovn_domain.Domain(self.uuid, (MAC,)),

@@ -71,7 +71,6 @@ class PhasesTest(RabbitMQTestCase):
         self.check_stranger(stranger)
         self.check_leaving(a, b)
         self.check_slices()
-        self.check_version_cap()
         self.check_control(a)
         self.check_ctl(a)
 
@@ -143,15 +142,6 @@ class PhasesTest(RabbitMQTestCase):
         self.wait_for(lambda: slices() == [9000, 5000])
         d.say(c2=ClusterPlan(Phase.COMPUTING, 4000))
         self.wait_for(lambda: slices() == [9000, 4000])
-
-    def check_version_cap(self) -> None:
-        """A host with a version cap sends phases without slices."""
-        f = self.agent('f', share_min_slice=True, version_cap='1.0')
-        g = self.agent('g', share_min_slice=True)
-        f.start(c3=ClusterPlan(Phase.IO, 5000))
-        g.start(c3=QUIET)
-        self.wait_for(lambda: g.io('c3'))
-        self.assertIsNone(g.phase_exchange.views()['c3'].min_slice_us)
 
     def check_control(self, a: agents.Agent) -> None:
         """Control calls reach their host, or fail with a reason."""

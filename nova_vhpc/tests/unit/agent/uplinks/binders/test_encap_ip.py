@@ -18,8 +18,8 @@ from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import links, open_vswitch
@@ -46,12 +46,12 @@ class EncapIpCase(base.BaseTestCase):
 
     def make_binder(self) -> encap_ip.EncapIpBinder:
         """Return a binder, such as that of the next agent."""
-        self.journal = encap_ip_journal.EncapIpJournal(self.state)
+        self.journal = encap_ip_writer.EncapIpJournal(self.state)
         return encap_ip.EncapIpBinder(
             self.ovsdb,
             self.journal,
             'h1',
-            uplink_links.UplinkLinks(links.Links(self.sysfs)),
+            guest_ports.UplinkLinks(links.Links(self.sysfs)),
             lambda: self.overrides,
         )
 
@@ -114,7 +114,7 @@ class BindTest(EncapIpCase):
 
     def test_nothing_is_written_without_a_record(self) -> None:
         with mock.patch.object(
-            encap_ip_journal.EncapIpJournal,
+            encap_ip_writer.EncapIpJournal,
             'save',
             side_effect=JournalError('disk full'),
         ):
@@ -229,7 +229,7 @@ class UplinkLinksTest(base.BaseTestCase):
                 ),
             ),
         )
-        here = uplink_links.UplinkLinks(links.Links(pathlib.Path('/none')))
+        here = guest_ports.UplinkLinks(links.Links(pathlib.Path('/none')))
         return bool(here.down(state, (FIRST,)))
 
     def test_bond_is_up_while_a_member_is(self) -> None:
@@ -487,8 +487,8 @@ class MakeBinderTest(base.BaseTestCase):
         self.assertIsNone(encap_ip.make_binder(self.conf(), None))
 
     def test_ovsdb_is_needed_for_what_is_to_be_restored(self) -> None:
-        encap_ip_journal.EncapIpJournal(self.state).save(
-            encap_ip_journal.GuestRecord('u')
+        encap_ip_writer.EncapIpJournal(self.state).save(
+            encap_ip_writer.GuestRecord('u')
         )
         error = self.assertRaises(
             errors.ConfigError, encap_ip.make_binder, self.conf(), None

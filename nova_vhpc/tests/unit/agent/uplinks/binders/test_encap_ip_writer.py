@@ -2,21 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.encap_ip_journal`."""
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.encap_ip_writer`."""
 
 import json
 
 from oslotest import base
 
 from nova_vhpc.agent.journal import record
-from nova_vhpc.agent.uplinks.binders import encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import encap_ip_writer
 
-PORT = encap_ip_journal.PortRecord('r1', 'tap1', None, frozenset({'b', 'a'}))
-GUEST = encap_ip_journal.GuestRecord(
+PORT = encap_ip_writer.PortRecord('r1', 'tap1', None, frozenset({'b', 'a'}))
+GUEST = encap_ip_writer.GuestRecord(
     'u',
     (
         PORT,
-        encap_ip_journal.PortRecord(
+        encap_ip_writer.PortRecord(
             'r2', 'tap2', '10.1.0.1', frozenset(), external=True
         ),
     ),
@@ -24,8 +24,8 @@ GUEST = encap_ip_journal.GuestRecord(
 
 
 class GuestRecordTest(base.BaseTestCase):
-    def parse(self, text: str) -> encap_ip_journal.GuestRecord:
-        return encap_ip_journal.GuestRecord.from_json(text, 'a file')
+    def parse(self, text: str) -> encap_ip_writer.GuestRecord:
+        return encap_ip_writer.GuestRecord.from_json(text, 'a file')
 
     def test_record_survives_json(self) -> None:
         self.assertEqual(GUEST, self.parse(GUEST.to_json()))
@@ -63,8 +63,8 @@ class GuestRecordTest(base.BaseTestCase):
         )
 
     def test_empty_value_of_an_operator_survives(self) -> None:
-        port = encap_ip_journal.PortRecord('r1', 'tap1', '')
-        guest = encap_ip_journal.GuestRecord('u', (port,))
+        port = encap_ip_writer.PortRecord('r1', 'tap1', '')
+        guest = encap_ip_writer.GuestRecord('u', (port,))
         self.assertEqual(guest, self.parse(guest.to_json()))
 
     def test_values_that_may_be_the_agents(self) -> None:

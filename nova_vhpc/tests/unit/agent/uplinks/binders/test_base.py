@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.binder_set`."""
+"""Tests of :mod:`nova_vhpc.agent.uplinks.binders.base`."""
 
 from unittest import mock
 
@@ -13,7 +13,7 @@ from oslotest import base
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks.binders import base as binder_base
-from nova_vhpc.agent.uplinks.binders import binder_set, encap_ip_journal
+from nova_vhpc.agent.uplinks.binders import encap_ip_writer
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 
@@ -30,14 +30,14 @@ def binder(name: str, *uuids: str, serves: bool = True) -> mock.Mock:
 class BinderSetTest(base.BaseTestCase):
     def test_first_binder_that_serves_is_chosen(self) -> None:
         first, second = binder('a', serves=False), binder('b')
-        chosen = binder_set.BinderSet([first, second, binder('c')])
+        chosen = binder_base.BinderSet([first, second, binder('c')])
         self.assertIs(second, chosen.serving('u', (), ()))
-        self.assertIsNone(binder_set.BinderSet([first]).serving('u', (), ()))
+        self.assertIsNone(binder_base.BinderSet([first]).serving('u', (), ()))
 
     def test_binder_of_other_networks_is_left_out(self) -> None:
         first, second = binder('a'), binder('b')
         second.networks = binder_base.PROVIDER
-        chosen = binder_set.BinderSet([first, second])
+        chosen = binder_base.BinderSet([first, second])
         for networks, expected in (
             (None, first),
             (binder_base.TUNNEL, first),
@@ -47,7 +47,7 @@ class BinderSetTest(base.BaseTestCase):
 
     def test_only_binders_with_a_record_restore(self) -> None:
         first, second = binder('a', 'u'), binder('b', 'v')
-        binders = binder_set.BinderSet([first, second])
+        binders = binder_base.BinderSet([first, second])
         self.assertEqual({'u': 'a', 'v': 'b'}, binders.records())
         binders.restore('u', 'domain')
         binders.forget('v')
@@ -62,7 +62,7 @@ class BinderSetTest(base.BaseTestCase):
             libvirt.VIR_ERR_NO_CONNECT, 'away'
         )
         second.restore_all.return_value = {'v': 'busy'}
-        binders = binder_set.BinderSet([first, second, binder('c')])
+        binders = binder_base.BinderSet([first, second, binder('c')])
         self.assertEqual(
             {'all (a)': 'away', 'v': 'busy'}, binders.restore_all(self.fail)
         )
@@ -83,16 +83,16 @@ class LoadTest(base.BaseTestCase):
             }
         )
 
-    def names(self, binders: binder_set.BinderSet) -> list[str]:
+    def names(self, binders: binder_base.BinderSet) -> list[str]:
         return [one.name for one in binders._binders]
 
     def test_binders_are_loaded_in_the_order_of_the_option(self) -> None:
         ovsdb = mock.Mock(spec=connection.Ovsdb)
         self.assertEqual(
             ['encap_ip'],
-            self.names(binder_set.load(self.conf('encap_ip'), ovsdb)),
+            self.names(binder_base.load(self.conf('encap_ip'), ovsdb)),
         )
-        binders, problems = binder_set.load_all(self.conf(), ovsdb)
+        binders, problems = binder_base.load_all(self.conf(), ovsdb)
         self.assertEqual(['bond_entry', 'encap_ip'], self.names(binders))
         self.assertEqual([], problems)
 
@@ -101,32 +101,22 @@ class LoadTest(base.BaseTestCase):
     ) -> None:
         conf = self.conf('encap_ip')
         conf.vhpc_agent.state_path = self.useFixture(fixtures.TempDir()).path
-        encap_ip_journal.EncapIpJournal(conf.vhpc_agent.state_path).save(
-            encap_ip_journal.GuestRecord('u')
+        encap_ip_writer.EncapIpJournal(conf.vhpc_agent.state_path).save(
+            encap_ip_writer.GuestRecord('u')
         )
-        self.assertRaises(errors.ConfigError, binder_set.load, conf, None)
-        binders, problems = binder_set.load_all(conf, None)
+        self.assertRaises(errors.ConfigError, binder_base.load, conf, None)
+        binders, problems = binder_base.load_all(conf, None)
         self.assertEqual([], self.names(binders))
         (problem,) = problems
         self.assertIn('ovsdb_connection', problem)
 
     def test_binder_that_needs_ovsdb_is_left_out_without(self) -> None:
         self.assertEqual(
-            [], self.names(binder_set.load(self.conf('encap_ip'), None))
+            [], self.names(binder_base.load(self.conf('encap_ip'), None))
         )
-
-    def test_binder_of_earlier_versions_is_ignored_with_a_warning(
-        self,
-    ) -> None:
-        ovsdb = mock.Mock(spec=connection.Ovsdb)
-        conf = self.conf('encap_ip', 'linux_bridge')
-        with self.assertLogs(binder_set.LOG, 'WARNING') as logs:
-            binders = binder_set.load(conf, ovsdb)
-        self.assertEqual(['encap_ip'], self.names(binders))
-        self.assertIn('[vhpc_agent] binders: linux_bridge', logs.output[0])
 
     def test_unknown_binder_is_refused(self) -> None:
         error = self.assertRaises(
-            errors.ConfigError, binder_set.load, self.conf('teleport'), None
+            errors.ConfigError, binder_base.load, self.conf('teleport'), None
         )
         self.assertIn("binders = 'teleport'", str(error))
