@@ -29,7 +29,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     of_flavor,
 )
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts, Policy
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,

@@ -28,7 +28,7 @@ from nova_vhpc.scheduler.hosts import rails
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
 from nova_vhpc.scheduler.planner.request import (
     build_plan_request,

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc_lab.bench.common import restructured_text
 from nova_vhpc_lab.bench.network import layout as layouts
 from nova_vhpc_lab.bench.network import paper, plot, report
@@ -108,7 +108,7 @@ def exchanges(document: Document) -> Iterator[str]:
         'The paper ran whole programs, the NAS benchmarks; these are the '
         'exchanges of which they consist, without any computing. What is '
         'said of a program is for one that spends '
-        f'{cost_table.COMMUNICATION_SHARE:.1%} of its time in them (the share '
+        f'{cost.COMMUNICATION_SHARE:.1%} of its time in them (the share '
         'that the cost model takes, :doc:`cost-model`), by their geometric '
         'mean. A number of the paper is the run time of a program.'
     )
@@ -158,7 +158,7 @@ def _programs(
             for times in by_library.values()
         ]
         programs = [
-            mean and 1 + cost_table.COMMUNICATION_SHARE * (mean - 1)
+            mean and 1 + cost.COMMUNICATION_SHARE * (mean - 1)
             for mean in means
         ]
         if any(means):
