@@ -294,7 +294,7 @@ class ExplainRequest:
             raise RequestError('flavor: it has not been looked up')
         networks = member_ports.networks(self.ports, self.tunneled)
         if networks is not None:
-            networks = networks.where(_has_encap_ips(hosts))
+            networks = networks.with_encap_ips(_has_encap_ips(hosts))
         requirements = of_flavor(
             flavor.extra_specs,
             flavor.checked_vcpus[0],
