@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner import tier_limit
+from nova_vhpc.scheduler.planner import group_policies
 from nova_vhpc.scheduler.planner.model import (
     HostFacts,
     PlanRequest,
@@ -163,5 +163,5 @@ class TierLimitTest(base.TestCase):
 
     def test_hosts_outside_of_parts_get_no_capacity(self):
         self.assertEqual(
-            [0, 3, 0], tier_limit.restricted([2, 3, 4], iter([1]))
+            [0, 3, 0], group_policies.cap_to_hosts([2, 3, 4], iter([1]))
         )

@@ -7,7 +7,7 @@ import testtools
 
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts.requirements import of_flavor
-from nova_vhpc.scheduler.planner import request
+from nova_vhpc.scheduler.session import assembly
 
 
 def plan(members, unknown):
@@ -16,10 +16,8 @@ def plan(members, unknown):
         planner.HostFacts(name, 4, 0, 4, 65536) for name in ('known', 'other')
     ]
     wanted = of_flavor({'vhpc:max_overcommit': '1'}, 1)
-    return request.plan_on_known_hosts_first(
-        request.build_plan_request(wanted, 0, members, hosts, {}, None, None),
-        unknown,
-    )
+    cluster = assembly.Cluster(wanted, ram_mb=0, members=members)
+    return assembly.make_plan(cluster, hosts, unknown).placement
 
 
 class PlanRequestTest(testtools.TestCase):
