@@ -150,7 +150,6 @@ class TestFollow(base.AgentTestCase):
             self.wait_for(
                 lambda: not list((self.path / 'state/journal').iterdir()),
                 'the journal to be empty',
-                10,
             )
 
     def test_hard_rebooted_server_is_written_again(self) -> None:

@@ -14,6 +14,7 @@ from oslotest import base as oslo_base
 from nova_vhpc.agent.actuators import kernel_slice, privileged
 from nova_vhpc.linux import qemu_process, sched_attr
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class TestDaemon(oslo_base.BaseTestCase):
@@ -93,7 +94,7 @@ class TestGuest(base.AgentTestCase):
                 self.wait_for_write(domain)
             if kill:
                 process.kill()
-                process.join(10)
+                process.join(PATIENCE_S)
                 self.assertEqual(0, self.restore())
             else:
                 self.assertEqual(0, self.stop_agent(process))

@@ -18,6 +18,7 @@ import libvirt_qemu
 
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -135,7 +136,6 @@ class TestTrouble(base.AgentTestCase):
                 ]
             ),
             'libvirt',
-            60,
         )
         self.assertEqual(0, self.stop_agent(process))
 
@@ -160,7 +160,7 @@ class TestTrouble(base.AgentTestCase):
 
         def end_hang() -> None:
             os.kill(pid, signal.SIGCONT)
-            holder.join(30)
+            holder.join(PATIENCE_S)
             with contextlib.suppress(libvirt.libvirtError):
                 other.close()
 

@@ -19,6 +19,7 @@ import libvirt
 from nova_vhpc.agent.libvirt import migration
 from nova_vhpc.linux import cgroup, qemu_process
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -46,7 +47,6 @@ class TestWindows(base.AgentTestCase):
         self.wait_for(
             lambda: self.status().get('windows', {}).get('writes'),
             'windows',
-            180,
         )
         return process
 
@@ -120,7 +120,7 @@ class TestWindows(base.AgentTestCase):
             'one to be idle',
         )
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertEqual(0, self.restore())
         self.assertEqual(self.before, self.everything())
 
@@ -219,7 +219,7 @@ class TestWindows(base.AgentTestCase):
     def test_restore_after_a_kill_keeps_external_values(self) -> None:
         process = self.start_windows()
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.domains[0].setSchedulerParametersFlags(
             {'vcpu_quota': 70_000}, base.LIVE
         )
@@ -247,7 +247,7 @@ class TestWindows(base.AgentTestCase):
                 lambda one=domain: '<shares>' in one.XMLDesc(), 'its shares'
             )
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         told = []
         for was, domain in zip(self.before, self.domains, strict=True):
             told.append(f'<shares>{was[0]["cpu_shares"]}</shares>')
@@ -298,7 +298,7 @@ class TestWindows(base.AgentTestCase):
         for domain in self.domains:
             self.wait_for_windows(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertNotEqual(own, int(path.read_text()))
         job, end = self.send_away(leaving)
         restore = threading.Thread(target=self.restore)

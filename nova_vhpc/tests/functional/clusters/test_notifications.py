@@ -16,6 +16,7 @@ from nova_vhpc.agent.rpc.transport import register_unregistered_opts
 from nova_vhpc.conf import nova_api
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 from nova_vhpc_lab.testbed.rabbitmq import CTL_S
 
 
@@ -63,7 +64,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         self.addCleanup(made.stop)
         wait_for = peer_agents.wait_for
         self.assertTrue(
-            wait_for(lambda: "no exchange 'nova'" in made.detail, 120)
+            wait_for(lambda: "no exchange 'nova'" in made.detail, PATIENCE_S)
         )
         self.assertNotIn('nova', self.names('exchanges'))
         # Nova, and an agent of the version before, whose queue is named so.
@@ -76,7 +77,7 @@ class GroupNotificationsTest(base.BaseTestCase):
             )
             listener.start()
             if pool is None:
-                self.assertTrue(made.listening.wait(120))
+                self.assertTrue(made.listening.wait(PATIENCE_S))
                 made.stop()
             listener.stop()
             listener.wait()
@@ -94,7 +95,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         )
         again.start()
         self.addCleanup(again.stop)
-        self.assertTrue(again.listening.wait(120))
+        self.assertTrue(again.listening.wait(PATIENCE_S))
         self.assertNotIn('nova-vhpc-agent.host0', self.names('queues'))
 
     def test_each_agent_and_the_other_consumer_get_each_notification(
@@ -115,7 +116,7 @@ class GroupNotificationsTest(base.BaseTestCase):
             )
             listener_of_agent.start()
             self.addCleanup(listener_of_agent.stop)
-            self.assertTrue(listener_of_agent.listening.wait(30))
+            self.assertTrue(listener_of_agent.listening.wait(PATIENCE_S))
         notifier = messaging.Notifier(
             self.transport,
             'nova-api:controller',
@@ -124,13 +125,13 @@ class GroupNotificationsTest(base.BaseTestCase):
         )
         # This one cannot change a group, so the agents ignore it.
         notifier.info({}, 'instance.exists', {})
-        self.assertTrue(other.event.wait(30))
+        self.assertTrue(other.event.wait(PATIENCE_S))
         other.event.clear()
         self.assertFalse(any(event.is_set() for event in hinted))
 
         notifier.info({}, 'server_group.add_member', {})
         for event in (*hinted, other.event):
-            self.assertTrue(event.wait(30))
+            self.assertTrue(event.wait(PATIENCE_S))
         self.assertEqual(
             ['instance.exists', 'server_group.add_member'], other.kinds
         )

@@ -18,6 +18,7 @@ from nova_vhpc.cmd import ctl
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 IO, QUIET = agents.IO, agents.QUIET
 LEASE_S = 3.0
@@ -39,11 +40,11 @@ class RabbitMQTestCase(base.BaseTestCase):
         self.addCleanup(agent.stop)
         return agent
 
-    def wait_for(self, what: object, timeout_s: float = 30) -> None:
+    def wait_for(self, what: object, timeout_s: float = PATIENCE_S) -> None:
         self.assertTrue(agents.wait_for(what, timeout_s), 'it never came true')
 
     def wait_for_state(
-        self, state: str, agent: agents.Agent, timeout_s: float = 120
+        self, state: str, agent: agents.Agent, timeout_s: float = PATIENCE_S
     ) -> None:
         """Wait for a state of the bus in an agent's status."""
         self.wait_for(
@@ -235,7 +236,7 @@ class BrokerAwayTest(RabbitMQTestCase):
             self.wait_for_state('down', agent)
         time.sleep(2)
         self.broker.start()
-        self.wait_for(lambda: b.io('c1'), 60)
+        self.wait_for(lambda: b.io('c1'))
         a.say(c1=QUIET)
         self.wait_for(lambda: not b.io('c1'))
         for agent in (a, b):
@@ -256,7 +257,7 @@ class BrokerAwayTest(RabbitMQTestCase):
         self.assertTrue(a.io('c1'))
         self.assertFalse(b.io('c1'))
         self.broker.start()
-        self.wait_for(lambda: b.io('c1'), 60)
+        self.wait_for(lambda: b.io('c1'))
         self.assertLess(a.slowest_s, 0.5)
 
     def test_agent_listens_once_the_broker_accepts_its_login(self) -> None:
@@ -287,6 +288,6 @@ class BrokerAwayTest(RabbitMQTestCase):
         self.assertLess(a.slowest_s, 0.5)
         self.assertFalse(b.io('c1'))
         self.broker.resume()
-        self.wait_for(lambda: b.io('c1'), 60)
+        self.wait_for(lambda: b.io('c1'))
         for agent in (a, b):
             self.wait_for_state('up', agent)

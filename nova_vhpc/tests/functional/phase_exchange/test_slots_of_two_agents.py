@@ -25,10 +25,10 @@ from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import Host
 from nova_vhpc_lab.testbed import spinner
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
-PATIENCE_S = 240.0
 SAMPLES = 400
 SAMPLE_S = 0.01
 

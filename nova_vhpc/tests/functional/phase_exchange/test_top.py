@@ -18,11 +18,11 @@ import libvirt
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 CLUSTER = 'weather'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 PLAIN = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 120.0
 
 
 class TopTest(hosts_case.HostsTestCase):

@@ -26,12 +26,12 @@ from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import bridges, hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
 from nova_vhpc_lab.testbed.image import build_image
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 PLAIN = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 60.0
 MOVES = 12
 
 

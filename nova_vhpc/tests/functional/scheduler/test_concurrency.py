@@ -17,6 +17,7 @@ from nova_vhpc.tests.functional.scheduler import boots
 from nova_vhpc.topology import model
 from nova_vhpc_lab.stack import cloud, config
 from nova_vhpc_lab.stack import host as compute_host
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 HOSTS = ('alpha', 'beta', 'gamma', 'delta')
 BOOTS = long.long(100, 200)
@@ -24,7 +25,6 @@ UPLINKS = BOOTS // 2 // len(HOSTS)
 """Uplinks of each host, for half of the boots."""
 WORKERS = 4
 AT_ONCE = 16
-PATIENCE_S = 240
 
 
 class SchedulerCloud(cloud.Cloud):
@@ -107,7 +107,6 @@ class ConcurrencyTest(testtools.TestCase):
             compute_host.wait(
                 f'provider {name}',
                 functools.partial(self.publish, placement, name),
-                PATIENCE_S,
             )
 
     def publish(self, placement, name):

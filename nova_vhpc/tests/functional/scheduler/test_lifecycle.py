@@ -8,8 +8,7 @@ from unittest import mock
 
 from nova_vhpc.scheduler.sources import nova_db
 from nova_vhpc.tests.functional.scheduler import base
-
-PATIENCE_S = 30.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class LifecycleTest(base.SchedulerTestCase):

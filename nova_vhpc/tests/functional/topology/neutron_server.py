@@ -21,7 +21,7 @@ import wsgiref.simple_server
 import fixtures
 import requests
 
-PATIENCE_S = 120.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 CONFIGURATION = """[DEFAULT]
 core_plugin = ml2
