@@ -37,8 +37,7 @@ class OtherConsumer:
 class GroupNotificationsTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        fixture = self.useFixture(rabbitmq.RabbitMQFixture())
-        self.broker, self.url = fixture.broker, fixture.url
+        self.broker = self.useFixture(rabbitmq.VirtualHostFixture())
         self.conf = cfg.ConfigOpts()
         nova_api.register_opts(self.conf)
         register_unregistered_opts(self.conf)
@@ -46,15 +45,10 @@ class GroupNotificationsTest(base.BaseTestCase):
         # nova does the same at its start.
         messaging.set_transport_defaults('nova')
         self.transport = messaging.get_notification_transport(
-            self.conf, url=self.url
+            self.conf, url=self.broker.url
         )
         self.addCleanup(self.transport.cleanup)
-        self.conf.set_override('transport_url', self.url)
-
-    def names(self, kind: str) -> list[str]:
-        """Names of the broker's queues or exchanges."""
-        text = self.broker.ctl(f'list_{kind}', 'name', '--no-table-headers')
-        return text.split()
+        self.conf.set_override('transport_url', self.broker.url)
 
     def test_agent_waits_for_novas_exchange_and_leaves_no_queue(self) -> None:
         made = notifications.GroupNotifications(
@@ -66,7 +60,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         self.assertTrue(
             wait_for(lambda: "no exchange 'nova'" in made.detail, PATIENCE_S)
         )
-        self.assertNotIn('nova', self.names('exchanges'))
+        self.assertNotIn('nova', self.broker.names('exchanges'))
         # Nova, and an agent of the version before, whose queue is named so.
         for pool in (None, 'nova-vhpc-agent.host0'):
             listener = messaging.get_notification_listener(
@@ -85,7 +79,7 @@ class GroupNotificationsTest(base.BaseTestCase):
             wait_for(
                 lambda: (
                     [f'{notifications.TOPIC}.info', 'nova-vhpc-agent.host0']
-                    == sorted(self.names('queues'), reverse=True)
+                    == sorted(self.broker.names('queues'), reverse=True)
                 ),
                 2 * CTL_S,
             )
@@ -96,7 +90,7 @@ class GroupNotificationsTest(base.BaseTestCase):
         again.start()
         self.addCleanup(again.stop)
         self.assertTrue(again.listening.wait(PATIENCE_S))
-        self.assertNotIn('nova-vhpc-agent.host0', self.names('queues'))
+        self.assertNotIn('nova-vhpc-agent.host0', self.broker.names('queues'))
 
     def test_each_agent_and_the_other_consumer_get_each_notification(
         self,

@@ -16,7 +16,7 @@ COUNT = 2500
 """Messages of each kind."""
 
 
-class FloodTest(test_rabbitmq.RabbitMQTestCase):
+class FloodTest(test_rabbitmq.OwnBrokerTestCase):
     def test_hosts_decide_on_while_the_broker_is_flooded_or_blocked(
         self,
     ) -> None:
@@ -36,7 +36,7 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
         flooding = subprocess.Popen(
             [
                 *(sys.executable, '-m', flood.__name__),
-                *(self.broker.url, str(COUNT)),
+                *(self.url, str(COUNT)),
             ],
             stdin=subprocess.DEVNULL,
         )

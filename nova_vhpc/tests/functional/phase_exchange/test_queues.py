@@ -84,7 +84,7 @@ class OldAgent:
         self.heard.add(message.host)
 
 
-class QueueTest(test_rabbitmq.RabbitMQTestCase):
+class QueueTest(test_rabbitmq.OwnBrokerTestCase):
     """Starting a broker takes most of the time, so one serves all."""
 
     def agent_with(
@@ -160,7 +160,7 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
 
     def test_agent_of_the_version_before(self) -> None:
         """It used oslo.messaging's own queues, on the same exchanges."""
-        old = OldAgent(self.broker.url, 'old')
+        old = OldAgent(self.url, 'old')
         old.start()
         new = self.agent('new').start(c1=IO)
         self.wait_for(lambda: 'new' in old.heard)
@@ -169,7 +169,7 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         self.wait_for(lambda: new.listens('c1'))
         self.wait_for(lambda: old.say_io('c1') or new.io('c1'))
         client = control.ControlClient(
-            agents.make_conf(self.broker.url, call_timeout=60.0)
+            agents.make_conf(self.url, call_timeout=60.0)
         )
         self.addCleanup(client.close)
         for host in ('old', 'new'):
@@ -200,7 +200,7 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             self.wait_for_state('up', agent)
         a.say(c1=IO, c2=QUIET)
         self.wait_for(lambda: b.io('c1'))
-        conf = agents.make_conf(self.broker.url, call_timeout=60.0)
+        conf = agents.make_conf(self.url, call_timeout=60.0)
         for name, value in rabbit.items():
             conf.set_override(name, value, 'oslo_messaging_rabbit')
         client = control.ControlClient(conf)
@@ -232,6 +232,4 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             connection.channel().exchange_delete('nova_vhpc')
 
     def connection(self) -> Any:
-        return kombu.Connection(
-            self.broker.url.replace('rabbit://', 'amqp://') + '/'
-        )
+        return kombu.Connection(self.url.replace('rabbit://', 'amqp://') + '/')

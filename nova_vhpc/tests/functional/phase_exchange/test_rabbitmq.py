@@ -27,16 +27,20 @@ LEASE_S = 3.0
 class RabbitMQTestCase(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        self.url = self.make_url()
         self.log = self.useFixture(
             fixtures.FakeLogger(
                 'nova_vhpc', format='%(message)s', level=logging.INFO
             )
         )
 
+    def make_url(self) -> str:
+        """Return the URL of a virtual host that only this test uses."""
+        return self.useFixture(rabbitmq.VirtualHostFixture()).url
+
     def agent(self, host: str, **options: object) -> agents.Agent:
         options.setdefault('lease', LEASE_S)
-        agent = agents.Agent(self.broker.url, host, **options)
+        agent = agents.Agent(self.url, host, **options)
         self.addCleanup(agent.stop)
         return agent
 
@@ -64,7 +68,7 @@ class RabbitMQTestCase(base.BaseTestCase):
 
 class PhasesTest(RabbitMQTestCase):
     def test_hosts_exchange_phases_slices_and_control_calls(self) -> None:
-        """One test, because starting a broker takes most of the time."""
+        """One test, because all checks use the same agents."""
         a, b = self.pair()
         stranger = self.agent('z').start(other=IO)
         self.wait_for(lambda: stranger.listens('other'))
@@ -157,7 +161,7 @@ class PhasesTest(RabbitMQTestCase):
     def check_control(self, a: agents.Agent) -> None:
         """Control calls reach their host, or fail with a reason."""
         client = control.ControlClient(
-            agents.make_conf(self.broker.url, call_timeout=3.0)
+            agents.make_conf(self.url, call_timeout=3.0)
         )
         self.addCleanup(client.close)
         self.assertEqual({'vms': ['x']}, client.call('a', 'status'))
@@ -185,7 +189,7 @@ class PhasesTest(RabbitMQTestCase):
         """``nova-vhpc-ctl`` works as an operator calls it."""
         path = self.useFixture(fixtures.TempDir()).join('agent.conf')
         with open(path, 'w') as file:
-            file.write(f'[DEFAULT]\ntransport_url = {self.broker.url}\n')
+            file.write(f'[DEFAULT]\ntransport_url = {self.url}\n')
 
         def run(*words: str) -> tuple[int, str, str]:
             out = self.useFixture(fixtures.StringStream('out'))
@@ -221,7 +225,15 @@ class PhasesTest(RabbitMQTestCase):
         self.assertIn('s2', out)
 
 
-class BrokerAwayTest(RabbitMQTestCase):
+class OwnBrokerTestCase(RabbitMQTestCase):
+    """Has a broker that the test may kill or configure."""
+
+    def make_url(self) -> str:
+        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        return self.broker.url
+
+
+class BrokerAwayTest(OwnBrokerTestCase):
     def test_phases_flow_again_after_the_broker_is_killed(self) -> None:
         a, b = self.pair()
         a.say(c1=IO)

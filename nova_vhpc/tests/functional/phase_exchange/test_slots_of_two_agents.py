@@ -42,7 +42,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
         # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-sl-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        self.url = self.useFixture(rabbitmq.VirtualHostFixture()).url
         kernel = spinner.build(root)
         self.hosts = [self.host(f'slots-{name}', root) for name in 'ab']
         self.members = []
@@ -51,7 +51,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
             self.members.append(host.start_guest('member', MEMBER, **how))
             host.start_guest('server', {}, **how)
             host.start_agent(
-                self.broker.url,
+                self.url,
                 vhpc_agent={'cpu_shared_set': cpu},
                 vhpc_control={
                     'slice_policy': 'gang',

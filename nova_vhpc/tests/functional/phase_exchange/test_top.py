@@ -32,7 +32,7 @@ class TopTest(hosts_case.HostsTestCase):
         # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-tp-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        broker = self.useFixture(rabbitmq.VirtualHostFixture())
         self.a = self.host('top-a', root)
         self.b = self.host('top-b', root)
         for host in (self.a, self.b):
