@@ -174,6 +174,17 @@ class AgentTestCase(guests.GuestTestCase):
             time.sleep(0.02)
         self.fail(f'timeout while waiting for {what}')
 
+    def wait_for_ticks(self, count: int) -> None:
+        """Wait until the agent has ticked some more times.
+
+        What it would do wrongly it would have done by then, also where it
+        gets little CPU time.
+        """
+        last = self.status()['agent']['ticks'] + count
+        self.wait_for(
+            lambda: self.status()['agent']['ticks'] >= last, f'{count} ticks'
+        )
+
     def wait_for_write(self, domain: libvirt.virDomain) -> None:
         """Wait until the agent has written to a domain."""
         self.wait_for(
