@@ -37,13 +37,13 @@ from nova_vhpc_lab.ovn import domain
 from nova_vhpc_lab.soak import damage
 from nova_vhpc_lab.soak.part import Budget
 from nova_vhpc_lab.testbed import open_vswitch
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 MAC = 'fa:16:3e:00:00:01'
 UUID = '10000000-0000-4000-8000-000000000001'
 PORT = 'tap01'
 OWN = ('10.2.0.1', '10.3.0.1')
 OPERATORS = (None, '10.1.0.1', '10.9.9.9')
-PATIENCE_S = 60.0
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([__name__])

@@ -54,7 +54,7 @@ class FaultyAdapter:
     """Placement's adapter; a request fails.
 
     :param adapter: the adapter that works.
-    :param requests: number of requests before the fault; None for no fault.
+    :param requests: number of requests before the fault.
     :param fault: one of :data:`FAULTS`.
     :param rng: source of chance for answers.
     """
@@ -62,14 +62,14 @@ class FaultyAdapter:
     def __init__(
         self,
         adapter: Any,
-        requests: int | None,
-        fault: str = 'before',
-        rng: random.Random | None = None,
+        requests: int,
+        fault: str,
+        rng: random.Random,
     ) -> None:
         self._adapter = adapter
-        self._requests = requests
+        self._requests: int | None = requests
         self._fault = fault
-        self._rng = rng or random.Random(0)
+        self._rng = rng
         self._conflicts: int | None = None
 
     def request(self, url: str, method: str, **more: Any) -> Any:

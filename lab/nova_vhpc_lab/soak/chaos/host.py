@@ -23,9 +23,9 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base, test_trouble
 from nova_vhpc_lab.soak.chaos import bystanders, wall_clock
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 300.0
 _WRITABLE = ('metadata', 'vcpu', 'cputune', 'devices/interface')
 
 

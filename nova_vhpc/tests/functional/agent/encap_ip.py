@@ -32,6 +32,7 @@ from nova_vhpc.agent.uplinks.binders import (
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain, lab
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class Guest:
@@ -131,7 +132,7 @@ class BindingAgent(abc.ABC):
         self.physnets: dict[int, tuple[str, ...]] = {}
         self.ovsdb = connection.Ovsdb(host.socket)
         self.ovsdb.start()
-        assert self.ovsdb.wait(lab.PATIENCE_S)
+        assert self.ovsdb.wait(PATIENCE_S)
         binders = binder_base.BinderSet([self.make_binder()])
         self.binder = binder.UplinkBinder(
             binders,
@@ -283,12 +284,9 @@ class EncapIpTestCase(base.BaseTestCase):
         """Wait until a guest reaches another one."""
         lab.wait_for(lambda: not source.ping(target, 1), 'the first answer')
 
-    def wait_for_encap_ip(
-        self, guest: Guest, encap_ip: str, patience_s: float = lab.PATIENCE_S
-    ) -> None:
+    def wait_for_encap_ip(self, guest: Guest, encap_ip: str) -> None:
         """Wait until OVN uses an encap IP for a guest's port."""
         lab.wait_for(
             lambda: self.lab.encap_of(guest.port) == encap_ip,
             f'{encap_ip} for {guest.port}',
-            patience_s,
         )

@@ -18,6 +18,7 @@ from nova_vhpc.agent.uplinks.binders import encap_ip_writer, guest_ports
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain, lab
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 KILLS = int(os.environ.get('VHPC_ENCAP_IP_KILLS', '20'))
 SEED = 2026
@@ -34,7 +35,7 @@ def _bind_for_ever(
     """Bind a guest to one uplink after the other, and restore it."""
     ovsdb = connection.Ovsdb(remote)
     ovsdb.start()
-    assert ovsdb.wait(lab.PATIENCE_S)
+    assert ovsdb.wait(PATIENCE_S)
     binder = encap_ip_binder.EncapIpBinder(
         ovsdb,
         encap_ip_writer.EncapIpJournal(state),

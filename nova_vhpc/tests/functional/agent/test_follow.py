@@ -30,9 +30,9 @@ class TestRightVms(base.AgentTestCase):
         quota_only = self.domain({'quota:cpu_shares': '10'})
         untouched = [plain, other, quota_only]
         before = [d.XMLDesc(0) for d in untouched]
-        with self.running():
+        with self.running(reconcile_period=0.2):
             self.wait_for_write(ours)
-            self.wait_for_ticks(15)
+            self.wait_for_ticks(10)
             self.assertEqual(before, [d.XMLDesc(0) for d in untouched])
             for domain in untouched:
                 self.assertIsNone(self.vm(domain))
@@ -91,11 +91,10 @@ class TestRightVms(base.AgentTestCase):
 
     def test_invalid_workload_is_general_and_logged_once(self) -> None:
         domain = self.domain({'vhpc:workload': 'fast'})
-        with self.running():
+        with self.running(reconcile_period=0.2):
             self.wait_for(lambda: self.vm(domain), 'it to be managed')
             self.assertEqual('general', self.vm(domain)['workload'])
-            # It is looked at again every second.
-            self.wait_for_ticks(25)
+            self.wait_for_ticks(10)
             self.assertEqual(1, len(self.log_lines("'fast' is not one of")))
 
     def test_extra_spec_change_starts_and_ends_management(self) -> None:
@@ -142,7 +141,6 @@ class TestFollow(base.AgentTestCase):
             self.wait_for(
                 lambda: not list((self.path / 'state/journal').iterdir()),
                 'the journal to be empty',
-                10,
             )
 
     def test_hard_rebooted_server_is_written_again(self) -> None:

@@ -16,6 +16,7 @@ from nova_vhpc.agent.probes import block, cpu_stat, schedstat
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc_lab.testbed import cpu_controller
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class TestProbes(base.AgentTestCase):
@@ -150,7 +151,7 @@ class TestProbes(base.AgentTestCase):
         """Wait until vCPUs were throttled for so long, by the mean."""
         reader.read()
         throttled_us = 0.0
-        give_up_s = time.monotonic() + 120
+        give_up_s = time.monotonic() + PATIENCE_S
         while throttled_us < latency_us:
             self.assertLess(time.monotonic(), give_up_s, 'never throttled')
             time.sleep(0.1)

@@ -13,6 +13,7 @@ import libvirt
 
 from nova_vhpc.agent.journal import store
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -98,7 +99,7 @@ class TestRestore(base.AgentTestCase):
         process = self.start_agent()
         self.wait_for_write(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         with self.running():
             self.wait_for_write(domain)
             vm = self.vm(domain)
@@ -114,7 +115,7 @@ class TestRestore(base.AgentTestCase):
         process = self.start_agent()
         self.wait_for_write(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         return self.path / 'state/journal' / f'{domain.UUIDString()}.json'
 
     def test_truncated_record_is_replaced_by_the_metadata_copy(self) -> None:
@@ -284,7 +285,7 @@ class TestRestore(base.AgentTestCase):
         os.kill(process.pid, signal.SIGTERM)
         time.sleep(random.uniform(0, 0.05))
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertEqual(0, self.restore())
         self.assertEqual(before, [base.everything(d) for d in domains])
 

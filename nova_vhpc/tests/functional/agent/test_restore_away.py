@@ -23,6 +23,7 @@ from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain as ovn_domain
 from nova_vhpc_lab.testbed import open_vswitch
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 MAC = 'fa:16:3e:00:00:01'
 TAP = f'tap{MAC[-2:]}'
@@ -63,7 +64,7 @@ class RestoreAwayTest(base.AgentTestCase):
         ovsdb = connection.Ovsdb(self.switch.remote)
         ovsdb.start()
         self.addCleanup(ovsdb.stop)
-        self.assertTrue(ovsdb.wait(base.PATIENCE_S))
+        self.assertTrue(ovsdb.wait(PATIENCE_S))
         self.journal = encap_ip_writer.EncapIpJournal(str(self.path / 'state'))
         encap_ip.EncapIpBinder(
             ovsdb,

@@ -12,6 +12,7 @@ import sys
 import unittest
 
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 UNIT = (
     pathlib.Path(__file__).parents[4] / 'etc/nova-vhpc/nova-vhpc-agent.service'
@@ -70,7 +71,7 @@ class SystemCallTest(base.AgentTestCase):
         # strace passes no signal on.
         first = trace.read_text().split(maxsplit=1)[0]
         subprocess.run(['kill', f'-{signal.SIGTERM}', first], check=True)
-        self.assertEqual(0, agent.wait(base.PATIENCE_S))
+        self.assertEqual(0, agent.wait(PATIENCE_S))
         called = set(
             re.findall(
                 r'^\d+ +(?:<\.\.\. )?([a-z_0-9]+)[( ]', trace.read_text(), re.M

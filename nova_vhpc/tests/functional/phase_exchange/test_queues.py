@@ -30,7 +30,7 @@ CTL_S = 2 * rabbitmq.CTL_S
 """Longest time until ``rabbitmqctl`` shows what has happened."""
 
 
-class QueueTest(test_rabbitmq.RabbitMQTestCase):
+class QueueTest(test_rabbitmq.OwnBrokerTestCase):
     """Starting a broker takes most of the time, so one serves all."""
 
     def agent_with(
@@ -81,19 +81,19 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
     def test_any_number_of_clusters_takes_one_connection(self) -> None:
         """A tenant decides how many there are, and for how long."""
         agent = self.agent('a').start(c1=QUIET)
-        self.wait_for(lambda: agent.listens('c1'), 120)
+        self.wait_for(lambda: agent.listens('c1'))
         self.wait_for_state('up', agent)
         one = self.connections()
         many = {f'c{number}': QUIET for number in range(200)}
         agent.say(**many)
-        self.wait_for(lambda: agent.listens('c199'), 120)
+        self.wait_for(lambda: agent.listens('c199'))
         listening = agent.phase_exchange.status()['listening']
         self.assertEqual(sorted(many), listening)
         # The connection that was replaced ends after some seconds.
         self.wait_for(lambda: self.connections() <= one, CTL_S)
 
         agent.say(new=QUIET)
-        self.wait_for(lambda: agent.listens('new'), 120)
+        self.wait_for(lambda: agent.listens('new'))
         self.wait_for(
             lambda: 'vhpc.peers.c199_fanout' not in self.exchanges(), CTL_S
         )
@@ -111,7 +111,6 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
                 'rabbit_transient_quorum_queue'
                 in agent.phase_exchange.status()['detail']
             ),
-            120,
         )
 
     def check_setting(self, rabbit: dict[str, object], left: set[str]) -> None:
@@ -119,11 +118,11 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         a = self.agent_with('a', rabbit).start(c1=QUIET, c2=QUIET)
         b = self.agent_with('b', rabbit).start(c1=QUIET)
         for agent in (a, b):
-            self.wait_for(lambda agent=agent: agent.listens('c1'), 120)
+            self.wait_for(lambda agent=agent: agent.listens('c1'))
             self.wait_for_state('up', agent)
         a.say(c1=IO, c2=QUIET)
-        self.wait_for(lambda: b.io('c1'), 120)
-        conf = agents.make_conf(self.broker.url, call_timeout=60.0)
+        self.wait_for(lambda: b.io('c1'))
+        conf = agents.make_conf(self.url, call_timeout=60.0)
         for name, value in rabbit.items():
             conf.set_override(name, value, 'oslo_messaging_rabbit')
         client = control.ControlClient(conf)
@@ -142,7 +141,7 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         )
         # An agent that is gone, and the product.
         a.stop()
-        self.wait_for(lambda: not b.io('c1'), 120)
+        self.wait_for(lambda: not b.io('c1'))
         b.stop()
         client.close()
         self.wait_for(lambda: not self.queues(), CTL_S)
@@ -155,6 +154,4 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             connection.channel().exchange_delete('nova_vhpc')
 
     def connection(self) -> Any:
-        return kombu.Connection(
-            self.broker.url.replace('rabbit://', 'amqp://') + '/'
-        )
+        return kombu.Connection(self.url.replace('rabbit://', 'amqp://') + '/')
