@@ -82,7 +82,9 @@ class AnyChangeTest(policy_case.PolicyTestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def begin(self, by_name: dict[str, Case], journalled: bool) -> Guest:
+    def begin(
+        self, by_name: dict[str, Case], journalled: bool, has_file: bool
+    ) -> Guest:
         """Return a guest to which all this happened."""
         self.domain = policy_case.Domain()
         self.domain.limit = 1e9
@@ -95,6 +97,8 @@ class AnyChangeTest(policy_case.PolicyTestCase):
         guest.set_allowed_cpus(guest.expected.cpus)
         if journalled:
             self.act(guest, {n: case.written for n, case in by_name.items()})
+        # A guest with weights in a file is checked without stopping windows.
+        guest.lock_free_weights = frozenset({1} if has_file else ())
         for name, case in by_name.items():
             if case.external is not None:
                 self.domain.put({name: case.external})
@@ -144,12 +148,14 @@ class AnyChangeTest(policy_case.PolicyTestCase):
                 guest.uncertain = True
 
     @hypothesis.given(
-        by_name, st.sampled_from(('', 'libvirt', 'disk', 'no check'))
+        by_name,
+        st.sampled_from(('', 'libvirt', 'disk', 'no check')),
+        st.booleans(),
     )
     def test_external_values_stay_and_all_else_is_restored(
-        self, by_name: dict[str, Case], fault: str
+        self, by_name: dict[str, Case], fault: str, has_file: bool
     ) -> None:
-        guest = self.begin(by_name, journalled=True)
+        guest = self.begin(by_name, True, has_file)
         external = {
             name: case.chosen
             for name, case in by_name.items()
@@ -179,11 +185,11 @@ class AnyChangeTest(policy_case.PolicyTestCase):
             self.assertEqual((), self.journal.uuids())
             self.assertTrue(guest.free_to_write)
 
-    @hypothesis.given(by_name)
+    @hypothesis.given(by_name, st.booleans())
     def test_external_values_are_overridden(
-        self, by_name: dict[str, Case]
+        self, by_name: dict[str, Case], has_file: bool
     ) -> None:
-        guest = self.begin(by_name, journalled=True)
+        guest = self.begin(by_name, True, has_file)
         external = {n for n, case in by_name.items() if case.chosen}
         before = self.domain.get()
         self.assertEqual(len(external), self.look(guest, 'override'))
@@ -200,7 +206,7 @@ class AnyChangeTest(policy_case.PolicyTestCase):
     def test_values_before_the_first_write_are_original(
         self, by_name: dict[str, Case]
     ) -> None:
-        guest = self.begin(by_name, journalled=False)
+        guest = self.begin(by_name, False, has_file=False)
         before = self.domain.get()
         self.assertEqual(0, self.look(guest))
         self.assertEqual(before, self.domain.get())
@@ -230,6 +236,7 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         guest.weight_file = cgroup_weight.WeightFile(None)
         guest.weight_file.proven = True
         guest.note_written({cputune.SHARES: 20})
+        guest.lock_free_weights = frozenset({20})
         self.assertEqual(0, self.look(guest))
         self.assertEqual(frozenset(), guest.external)
         self.assertEqual(['u'], self.forgotten_shares)
@@ -378,6 +385,7 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
 
     def test_plugged_in_vcpus_are_restored_too(self) -> None:
         guest = self.written()
+        guest.lock_free_weights = frozenset({1024})
         self.domain.pins += [(False, True)]
         guest.set_info(dataclasses.replace(guest.info, vcpus=3))
         self.assertEqual(0, self.look(guest))
@@ -429,7 +437,11 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         self.assertEqual(frozenset(), guest.external)
 
     def test_rest_of_a_failed_write_is_no_external_change(self) -> None:
-        guest = self.make(journalled=True, uncertain=True)
+        guest = self.make(
+            journalled=True,
+            uncertain=True,
+            lock_free_weights=frozenset({1024}),
+        )
         self.domain.values[cputune.QUOTA] = 40_000
         self.assertEqual(0, self.look(guest))
         self.assertEqual(40_000, guest.in_force.quota_us)
