@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_vhpc.control import model, quantise
+from nova_vhpc.control import model
+from nova_vhpc.control.predictors import base as predictors_base
 
 NO_REASON = 'the pinning policy gives no reason'
 
@@ -244,4 +245,4 @@ def _changes(values: Sequence[object]) -> int:
 
 
 def _state(events: float | None) -> int | None:
-    return None if events is None else quantise.to_state(events)
+    return None if events is None else predictors_base.to_state(events)
