@@ -15,7 +15,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model, vm_plan
 from nova_vhpc.control.phases import tracker
 from nova_vhpc.control.pinning import base as pinning_base
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.control.validation import schedule
@@ -57,7 +57,7 @@ class Controller:
             config, make_predictor, follow=self.predicts
         )
         self._vm_planner = vm_plan.VmPlanner()
-        self._usable_cpus = usable_cpus.UsableCpus()
+        self._usable_cpus = cpu_loads.UsableCpus()
         # Pins, vCPUs and allowed CPUs of VMs whose pins were found right in
         # the last tick. Together with kept limits (validation.view) it saves
         # 0.04 of 0.92 ms (nova-vhpc-bench controller, 100 VMs as shipped).

@@ -37,7 +37,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import fair_share, memo, model
 from nova_vhpc.control.gang import (
-    competitors,
     demand,
     entitlement,
     feedback,
@@ -48,7 +47,7 @@ from nova_vhpc.control.gang import (
     weights,
     window_width,
 )
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 from nova_vhpc.control.slices import base
 from nova_vhpc.control.slots import frame
 
@@ -123,7 +122,7 @@ class GangPolicy:
         self._window_width = window_width.WindowWidth(
             config.gang_window_us, config.gang_max_window_us
         )
-        self._usable_cpus = usable_cpus.UsableCpus()
+        self._usable_cpus = cpu_loads.UsableCpus()
         # Beside CPU-bound VMs, and without any. A VM that is not known yet to
         # be CPU-bound leaves none, and must not be remembered for that.
         self._headrooms = {
@@ -154,7 +153,7 @@ class GangPolicy:
         """
         self._periods += 1
         self._usable_cpus.update(context.view.cpus)
-        view = competitors.without_foreign_vcpus(
+        view = entitlement.without_foreign_vcpus(
             context.view, self._usable_cpus
         )
         vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]

@@ -16,7 +16,7 @@ slower, much more than any pool can gain.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 
 WHOLE_CACHE_WITHIN = 8
 """A pool ends at the edge of a cache if that costs at most 1/8 of the CPUs."""
@@ -107,7 +107,7 @@ class PoolSizer:
         if pools is None:
             # From the last socket, cache by cache: a pool that grows keeps
             # the CPUs that it has.
-            ranked = usable_cpus.last_first(cpus)
+            ranked = cpu_loads.last_first(cpus)
             most = max(1, min(total - computing.widest, total - 1))
             size = self._with_hysteresis(_target(ranked, io, computing, most))
             size = min(size, most)

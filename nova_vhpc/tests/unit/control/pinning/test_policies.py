@@ -7,7 +7,7 @@ import dataclasses
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import balance, base, io_pool, none
+from nova_vhpc.control.pinning import balance, base, io_pool
 from nova_vhpc.tests import base as tests_base
 from nova_vhpc.tests.unit.control.pinning import topologies
 
@@ -40,7 +40,7 @@ def used(decision, uuid):
 
 class NoneTest(tests_base.TestCase):
     def test_no_vm_is_pinned(self):
-        policy = none.NonePolicy(control_config.ControlConfig())
+        policy = base.NonePolicy(control_config.ControlConfig())
         self.assertEqual({}, dict(pin(policy, vm('a')).pins))
 
 

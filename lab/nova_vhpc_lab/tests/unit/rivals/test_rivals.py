@@ -5,7 +5,7 @@
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.slices import base, none
+from nova_vhpc.control.slices import base
 from nova_vhpc.tests import base as tests_base
 from nova_vhpc_lab.rivals import dss, fixed, vslicer
 
@@ -25,7 +25,7 @@ def decide(policy, *vms):
 
 class NoneTest(tests_base.TestCase):
     def test_no_slice_is_chosen_even_if_specified(self):
-        policy = none.NonePolicy(control_config.ControlConfig())
+        policy = base.NonePolicy(control_config.ControlConfig())
         self.assertEqual({}, dict(decide(policy, vm(time_slice_us=5_000))))
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 from nova_vhpc.tests import base
 
 SETS = st.frozensets(st.integers(0, 5))
@@ -20,7 +20,7 @@ def vm(allowed):
 class UsableCpusTest(base.TestCase):
     @given(st.lists(st.tuples(SETS, st.lists(st.none() | SETS)), max_size=6))
     def test_usable_cpus_are_those_of_both_host_and_vm(self, ticks):
-        subject = usable_cpus.UsableCpus()
+        subject = cpu_loads.UsableCpus()
         for host, vms in ticks:
             subject.update(tuple(model.Cpu(cpu) for cpu in sorted(host)))
             for allowed in vms:
@@ -30,7 +30,7 @@ class UsableCpusTest(base.TestCase):
                 )
 
     def test_equal_sets_give_the_same_object(self):
-        subject = usable_cpus.UsableCpus()
+        subject = cpu_loads.UsableCpus()
         host = tuple(model.Cpu(cpu) for cpu in range(4))
         self.assertTrue(subject.update(host))
         first = subject.of(vm(frozenset((1, 2, 9))))
@@ -38,10 +38,10 @@ class UsableCpusTest(base.TestCase):
         self.assertIs(first, subject.of(vm(frozenset((9, 2, 1)))))
 
     def test_more_than_max_sets_are_forgotten_and_worked_out_anew(self):
-        subject = usable_cpus.UsableCpus()
+        subject = cpu_loads.UsableCpus()
         host = (model.Cpu(0),)
         subject.update(host)
-        for cpu in range(usable_cpus.MAX_SETS + 1):
+        for cpu in range(cpu_loads.MAX_SETS + 1):
             subject.of(vm(frozenset((cpu,))))
         self.assertTrue(subject.update(host))
         self.assertEqual(frozenset((0,)), subject.of(vm(frozenset((0,)))))
