@@ -106,6 +106,8 @@ class Adoption:
             return
         if outcome is not recovery.Outcome.NOTHING:
             LOG.info('VM %s: %s', info.name, outcome)
+        # Kept while the domain migrates; removed by this agent if it stays.
+        has_copy = copy is not None and store.get_metadata(domain) is not None
         earlier = copy or record
         now = cputune.read(domain)
         online = self._cpu_hotplug.online()
@@ -124,6 +126,7 @@ class Adoption:
             confined_to=self._context.processes.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
+            copy_for_destination=has_copy,
             external=record.external if record else frozenset(),
         )
         if guest.external:

@@ -133,7 +133,10 @@ class Reconciler:
             ):
                 self._crash_recovery.recover(domain, info.name)
             self._context.guests.forget(uuid)
-            self._context.guests.add_unmanaged(uuid, version)
+            if store.METADATA_URI not in xml:
+                # Otherwise it is looked at again: a copy for the destination
+                # of a migration that fails must be removed.
+                self._context.guests.add_unmanaged(uuid, version)
             self._context.guests.unmanaged.follow(
                 uuid, domain, info.online_vcpus
             )

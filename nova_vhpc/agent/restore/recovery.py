@@ -163,6 +163,7 @@ class Restorer:
                 self.processes,
             )
         self._release_affinity(domain, pid)
+        before = written_values.values(cputune.read(domain))
         left: tuple[str, ...] = ()
         try:
             left = cputune_restore.restore(
@@ -177,14 +178,11 @@ class Restorer:
             # the call reached the new run.
             now = domain.connect().lookupByUUIDString(domain.UUIDString())
             if now.ID() not in (evidence.identity.domain_id, -1):
-                revert(
-                    now,
-                    written_values.with_values(
-                        {} if record is None else record.written,
-                        written_values.values(original),
-                    ),
-                    self.processes.cgroup,
-                )
+                # One call writes period and quota, also one that stays.
+                known = {} if record is None else record.written
+                for values in (before, written_values.values(original)):
+                    known = written_values.with_values(known, values)
+                revert(now, known, self.processes.cgroup)
                 raise RestoreError('it was restarted while it was restored')
         if left:
             raise RestoreError('; '.join(left))

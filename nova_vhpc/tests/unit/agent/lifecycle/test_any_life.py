@@ -57,6 +57,8 @@ happenings = st.one_of(
             *('migrate', 'end_migration'),
         )
     ),
+    st.tuples(st.just('restart_at_call'), st.integers(1, 4)),
+    st.tuples(st.just('restart_at_call'), st.integers(1, 4)),
     st.tuples(st.just('set'), external),
     st.tuples(st.just('set_while_no_agent_runs'), external),
     st.tuples(
@@ -201,13 +203,27 @@ class AnyLifeTest(manager_case.ManagerTestCase):
         self.reconcile()
 
     def restart(self) -> None:
-        """Start the server again; the agent does not know of it yet."""
+        """Start the server again, resized; the agent does not know of it."""
         self.held.discard('external')
         self.domain.id += 1
-        self.domain.values = dict(fake_libvirt.ORIGINAL)
+        quota = 10_000 + self.domain.id
+        self.domain.extra = f'<cputune><quota>{quota}</quota></cputune>'
+        self.own = {**fake_libvirt.ORIGINAL, cputune.QUOTA: quota}
+        self.domain.values = dict(self.own)
         self.domain.pins = list(OWN_PINS)
         self.domain.metadata_xml = None
-        self.own = dict(fake_libvirt.ORIGINAL)
+
+    def restart_at_call(self, number: int) -> None:
+        """Restart while one of the next calls waits for the domain."""
+        left = iter(range(number - 1))
+
+        def restart() -> None:
+            if next(left, None) is None:
+                self.domain.refuse = lambda: None
+                self.restart()
+
+        self.refuses = False
+        self.domain.refuse = restart
 
     def refuse_all(self) -> None:
         self.refuses = True
