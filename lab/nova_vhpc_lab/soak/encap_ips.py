@@ -69,7 +69,8 @@ def bind_for_ever(remote: str, state: str) -> None:
     target = domain.Domain(UUID, (MAC,))
     steps: list[Callable[[], Any]] = [
         functools.partial(
-            binder.bind, target, (claims.ClaimedUplink('b', 'n', ip),), None
+            binder.bind,
+            claims.Claimant(target, (claims.ClaimedUplink('b', 'n', ip),)),
         )
         for ip in OWN
     ]

@@ -398,14 +398,16 @@ class UplinkBinder:
         :raises UnsupportedError: nothing can, or may.
         """
         was_bound = self._bound.pop(uuid, None) is not None
-        carrier = self._carrier(guest, uplinks, is_recorded)
+        claimant = claims.Claimant(
+            guest.domain, uplinks, guest.info.specs.uplink_nic
+        )
+        carrier = self._carrier(claimant, is_recorded)
         is_certain = carrier.is_certain or self._age_s(uuid) >= UNCERTAIN_S
         if not self._enabled and not is_certain:
             # Nothing is urgent, and the reason may be another one.
             self._waiting[uuid] = guest, time.monotonic() + UNCERTAIN_CHECK_S
             return
         binder = carrier.binder
-        uplink_nic = guest.info.specs.uplink_nic
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
         if binder is None:
             if not was_bound:
@@ -416,9 +418,7 @@ class UplinkBinder:
                     carrier.name,
                 )
         elif self._dry_run or not self._enabled:
-            for mac, target in binder.plan(
-                guest.domain, uplinks, uplink_nic
-            ).items():
+            for mac, target in binder.plan(claimant).items():
                 if not self._enabled:
                     raise self._off(mac, binder.name)
                 LOG.info(
@@ -430,7 +430,7 @@ class UplinkBinder:
                     binder.name,
                     target,
                 )
-        elif changed := binder.bind(guest.domain, uplinks, uplink_nic):
+        elif changed := binder.bind(claimant):
             LOG.info(
                 'VM %s: packets of %d NICs are steered to the claimed %s '
                 '(by %s)',
@@ -449,27 +449,22 @@ class UplinkBinder:
         )
 
     def _carrier(
-        self,
-        guest: Guest,
-        uplinks: tuple[claims.ClaimedUplink, ...],
-        is_recorded: bool,
+        self, claimant: claims.Claimant, is_recorded: bool
     ) -> steering.Carrier:
-        """Return what is to steer a guest's packets.
+        """Return what is to steer a server's packets.
 
         What was changed while another one did is restored.
 
         :raises UnsupportedError: nothing can.
         """
         try:
-            carrier = self._steering.carrier(
-                guest.domain, uplinks, guest.info.specs.uplink_nic
-            )
+            carrier = self._steering.carrier(claimant)
         except interfaces.UnsupportedError:
             if is_recorded:
-                self._restore(guest.info.uuid, guest.domain)
+                self._restore(claimant.uuid, claimant.domain)
             raise
         if is_recorded and (carrier.binder is None or not self._enabled):
-            self._restore(guest.info.uuid, guest.domain)
+            self._restore(claimant.uuid, claimant.domain)
         return carrier
 
     def _off(self, mac: str, name: str) -> interfaces.UnsupportedError:

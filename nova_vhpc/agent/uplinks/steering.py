@@ -68,22 +68,17 @@ class Steering:
         self._networks = networks
         self._links = host_links
 
-    def carrier(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Carrier:
+    def carrier(self, claimant: claims.Claimant) -> Carrier:
         """Return what steers a server's packets, or is to steer them.
 
-        :param uplinks: the uplinks that the server has claimed.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :raises UnsupportedError: a claim steers no packet; the text names
             host and NIC, uplink or network, and the remedy.
         """
-        nics = interfaces.read(domain.XMLDesc(0))
-        chosen = interfaces.chosen(nics, len(uplinks), uplink_nic)
-        carrier = self._choose(domain.UUIDString(), nics, chosen, uplinks)
+        nics = interfaces.read(claimant.domain.XMLDesc(0))
+        chosen = interfaces.chosen(
+            nics, len(claimant.uplinks), claimant.uplink_nic
+        )
+        carrier = self._choose(claimant.uuid, nics, chosen, claimant.uplinks)
         return carrier._replace(
             devices=tuple(nic.device for nic in chosen if nic.device)
         )

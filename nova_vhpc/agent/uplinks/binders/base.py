@@ -65,27 +65,15 @@ class Binder(Protocol):
         :param uplinks: the uplinks that the server has claimed.
         """
 
-    def plan(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Mapping[str, str]:
+    def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """Return what :meth:`bind` would write, by MAC address of the NIC.
 
-        :param uplinks: the uplinks that the server has claimed.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :raises UnsupportedError: a claim cannot steer packets on this host;
             the text names host and NIC or uplink, and the remedy.
         """
 
-    def bind(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> int:
-        """Make the claims steer a guest's packets; parameters as in plan.
+    def bind(self, claimant: claims.Claimant) -> int:
+        """Make the claims steer a server's packets.
 
         :returns: number of NICs that were changed.
         :raises UnsupportedError: as in :meth:`plan`.

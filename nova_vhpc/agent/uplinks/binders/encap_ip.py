@@ -94,40 +94,30 @@ class EncapIpBinder:
             nic.bridge for nic in nics
         )
 
-    def plan(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Mapping[str, str]:
+    def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """See :meth:`base.Binder.plan`."""
-        changes = self._changes(domain, uplinks, uplink_nic)
-        record = self._writer.load(domain.UUIDString())
+        changes = self._changes(claimant)
+        record = self._writer.load(claimant.uuid)
         self._refuse_external(record, changes)
         return {one.mac: one.encap_ip for one in changes if one.is_due}
 
-    def bind(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> int:
+    def bind(self, claimant: claims.Claimant) -> int:
         """See :meth:`base.Binder.bind`.
 
         :raises UnsupportedError: also if the link of an uplink is down. Its
             NIC then has another encap IP.
         """
-        uuid = domain.UUIDString()
+        uuid = claimant.uuid
         with self._lock:
-            changes = self._changes(domain, uplinks, uplink_nic)
+            changes = self._changes(claimant)
             record = self._writer.load(uuid)
             self._refuse_external(record, changes, hand_back=True)
             due = [change for change in changes if change.is_due]
             if due:
                 self._writer.write(record, due)
             self._bound[uuid] = {one.mac: one.encap_ip for one in changes}
-            self._uplinks[uuid] = tuple(uplinks)
-            down = self._down(uplinks)
+            self._uplinks[uuid] = claimant.uplinks
+            down = self._down(claimant.uplinks)
         if down:
             names = ', '.join(
                 f'{one.nic} (bridge {one.bridge})' for one in down
@@ -204,22 +194,20 @@ class EncapIpBinder:
         return () if state is None else self._links.down(state, uplinks)
 
     def _changes(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
+        self, claimant: claims.Claimant
     ) -> list[encap_ip_writer.Change]:
         """Return the encap IP of each NIC that uses a claim.
 
         :raises UnsupportedError: a claim cannot steer packets on this host.
         """
         state = guest_ports.answered(self._ovsdb.read(), self._host)
-        ports = self._ports.of_claims(
-            domain, len(uplinks), uplink_nic, self._host
-        )
+        ports = self._ports.of_claims(claimant, self._host)
         _check_ovn(state, self._host)
         encap_ips = _encap_ips_of(
-            state, uplinks, self._links.down(state, uplinks), self._host
+            state,
+            claimant.uplinks,
+            self._links.down(state, claimant.uplinks),
+            self._host,
         )
         present = {
             mac: port.external_ids.get(KEY) for mac, port in ports.items()

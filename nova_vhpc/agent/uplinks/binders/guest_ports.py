@@ -4,7 +4,6 @@
 """Find the ports of a guest in Open vSwitch, and the links of its uplinks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
@@ -51,20 +50,18 @@ class GuestPorts:
             self._indexed = state, by_guest
         return by_guest.get(uuid, {})
 
-    def of_claims(
-        self, domain: Any, claims: int, uplink_nic: int | None, host: str
-    ) -> Ports:
-        """Return the ports of the NICs that use a guest's claims.
+    def of_claims(self, claimant: claims.Claimant, host: str) -> Ports:
+        """Return the ports of the NICs that use a server's claims.
 
-        :param claims: number of claimed uplinks.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :param host: name of the host, for messages.
         :raises UnsupportedError: a NIC has no port.
         """
-        uuid = domain.UUIDString()
+        uuid = claimant.uuid
         ports = self.of_guest(uuid)
         nics = interfaces.chosen(
-            interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
+            interfaces.read(claimant.domain.XMLDesc(0)),
+            len(claimant.uplinks),
+            claimant.uplink_nic,
         )
         chosen = {}
         for mac in (nic.mac.lower() for nic in nics):

@@ -49,7 +49,7 @@ def _bind_for_ever(
     target = domain.Domain(uuid, (mac,))
     while True:
         for uplink in uplinks:
-            assert binder.bind(target, (uplink,), None) == 1
+            assert binder.bind(claims.Claimant(target, (uplink,))) == 1
             pathlib.Path(began).touch()
         binder.restore(target)
 
@@ -99,7 +99,9 @@ class BondEntryKillsTest(bond_entry.BondEntryTestCase):
             self.assertEqual(
                 1,
                 following.entries.bind(
-                    guest.domain, (following.uplink(number % 2),), None
+                    claims.Claimant(
+                        guest.domain, (following.uplink(number % 2),)
+                    )
                 ),
             )
             following.ovsdb.stop()

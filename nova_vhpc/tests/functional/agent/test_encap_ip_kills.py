@@ -47,7 +47,7 @@ def _bind_for_ever(
     while True:
         for address in encap_ips:
             uplink = claims.ClaimedUplink('bridge', 'nic', address)
-            binder.bind(target, (uplink,), None)
+            binder.bind(claims.Claimant(target, (uplink,)))
         binder.restore(target)
 
 

@@ -73,9 +73,10 @@ class RestoreAwayTest(base.AgentTestCase):
             guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
             lambda: False,
         ).bind(
-            ovn_domain.Domain(self.uuid, (MAC,)),
-            (claims.ClaimedUplink('b', 'n', ENCAP_IPS[1]),),
-            None,
+            claims.Claimant(
+                ovn_domain.Domain(self.uuid, (MAC,)),
+                (claims.ClaimedUplink('b', 'n', ENCAP_IPS[1]),),
+            )
         )
 
     def port(self) -> str:

@@ -77,7 +77,9 @@ class SteeringTest(base.BaseTestCase):
             lambda: self.read(),
             networks,
             steering.links.Links(self.sysfs),
-        ).carrier(self.domain, uplinks or (uplink(1),), uplink_nic)
+        ).carrier(
+            claims.Claimant(self.domain, uplinks or (uplink(1),), uplink_nic)
+        )
 
     def assert_unsteered(
         self, cause: str, *words: str, uplinks: object = ()

@@ -56,14 +56,18 @@ class EncapIpCase(base.BaseTestCase):
         )
 
     def bind(self, *uplinks: claims.ClaimedUplink) -> int:
-        return self.binder.bind(self.domain, uplinks or (FIRST,), None)
+        return self.binder.bind(
+            claims.Claimant(self.domain, uplinks or (FIRST,))
+        )
 
     def assert_refused(self, *words: str) -> None:
         error = self.assertRaises(UnsupportedError, self.bind)
         for word in words:
             self.assertIn(word, str(error))
         planned = self.assertRaises(
-            UnsupportedError, self.binder.plan, self.domain, (FIRST,), None
+            UnsupportedError,
+            self.binder.plan,
+            claims.Claimant(self.domain, (FIRST,)),
         )
         self.assertEqual(str(error), str(planned))
 
@@ -83,7 +87,7 @@ class BindTest(EncapIpCase):
         self.assert_restored()
 
     def test_nic_of_the_flavor_gets_it(self) -> None:
-        self.binder.bind(self.domain, (FIRST,), 0)
+        self.binder.bind(claims.Claimant(self.domain, (FIRST,), 0))
         self.assertEqual('10.2.0.1', self.ovsdb.encap_ip(self.rows[0]))
         self.assertIsNone(self.ovsdb.encap_ip(self.rows[1]))
 
@@ -97,11 +101,13 @@ class BindTest(EncapIpCase):
         self.assert_restored()
 
     def test_plan_says_what_bind_writes_and_writes_nothing(self) -> None:
-        plan = self.binder.plan(self.domain, (FIRST,), None)
+        plan = self.binder.plan(claims.Claimant(self.domain, (FIRST,)))
         self.assertEqual({MACS[1]: '10.2.0.1'}, plan)
         self.assert_restored()
         self.bind()
-        self.assertEqual({}, self.binder.plan(self.domain, (FIRST,), None))
+        self.assertEqual(
+            {}, self.binder.plan(claims.Claimant(self.domain, (FIRST,)))
+        )
 
     def test_record_is_on_disk_before_the_write(self) -> None:
         seen = []
@@ -334,7 +340,7 @@ class CrashTest(EncapIpCase):
         self.bind()
         self.ovsdb.plug('a', 'fa:16:3e:00:00:0a')
         other = domain.Domain('a', ('fa:16:3e:00:00:0a',))
-        self.binder.bind(other, (FIRST,), None)
+        self.binder.bind(claims.Claimant(other, (FIRST,)))
         refusals = iter([AttributeError('msg')])
 
         def refuse() -> None:
