@@ -165,6 +165,7 @@ class UnmanagedVmTest(base.TestCase):
         busy = model.Sample(
             5e4, None, (6e4, 6e4), (4e4, 4e4), (3, 3), elapsed_us=1e5
         )
+        kwargs.setdefault('limits', model.ActuatorLimits(can_idle=True))
         subject = make(policy.GangPolicy)
         for tick in range(110):
             hog = model.OtherVm('hog', 2, 1_024, odd if tick == 60 else busy)
