@@ -107,6 +107,26 @@ class SilentTest(base.TestCase):
                 self.assertIn('predictor failed', plan.ignored[0].reason)
             self.assertEqual('ATC: DEFAULT', plan.vms['a'].reason)
 
+    def test_vm_without_a_predictor_spares_those_after_it(self):
+        made = []
+
+        def predictor():
+            made.append(1)
+            if len(made) % 2:
+                raise RuntimeError('not today')
+            return builders.LastValue()
+
+        config = control_config.ControlConfig()
+        subject = controller.Controller(
+            config, Silent(), io_pool.IoPoolPolicy(config), predictor
+        )
+        sample = model.Sample(io_events=500.0)
+        plan = subject.decide(
+            view(vm('a', sample=sample), vm('b', sample=sample))
+        )
+        self.assertIsNone(plan.vms['a'].predicted_events)
+        self.assertIsNotNone(plan.vms['b'].predicted_events)
+
     def test_faulty_predictor_of_one_vm_spares_the_other(self):
         made = []
 
