@@ -14,7 +14,7 @@ metadata copy.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from nova_vhpc.control import model
@@ -49,7 +49,8 @@ def check_view(
         )
     )
     peers: dict[str, model.PeerView] = {}
-    for cluster, peer in view.peers.items():
+    statements: Mapping[str, object] = view.peers
+    for cluster, peer in statements.items():
         if not isinstance(peer, model.PeerView):
             diagnostics.append(
                 model.Diagnostic('', f'what peers say of cluster {cluster}')

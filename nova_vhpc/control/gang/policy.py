@@ -74,11 +74,11 @@ SERVED = 0.97
 
 DOMINANT = 3.0
 """Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
-Beside VMs that are busy and must be served when they wake up, gangs can't."""
+Gangs cannot reach this weight beside busy servers, which must not wait."""
 
 SIDE_PERIODS = 30
-"""Control periods after which gangs change CPUs: something on a CPU that takes
-from one gang then takes from all."""
+"""Rotate gangs over CPUs after this many control periods, so that a disturbed
+CPU slows all gangs equally."""
 
 MAX_CYCLE_US = 1_200_000
 """Longest rotation: VMs must have their part of any two seconds."""
