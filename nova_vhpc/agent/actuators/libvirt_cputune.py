@@ -37,7 +37,6 @@ class LibvirtCputuneActuator:
 
     def __init__(self, conf: Any) -> None:
         self._cgroup = pathlib.Path(conf.vhpc_agent.cgroup_root)
-        self._weights_by_file = conf.vhpc_agent.window_weights == 'cgroup'
         self._limits: model.ActuatorLimits | None = None
 
     def limits(self) -> model.ActuatorLimits:
@@ -55,7 +54,7 @@ class LibvirtCputuneActuator:
                 max_shares=10_000 if v2 else 262_144,
                 can_place=affinity.is_allowed(),
             )
-        if self._weights_by_file and not self._limits.can_idle:
+        if not self._limits.can_idle:
             # Looked at again: on a host without guests there may be no group.
             can_idle = cgroup.can_idle(self._cgroup)
             if can_idle:

@@ -70,8 +70,8 @@ class PoolSizer:
         """Start with the smallest I/O pool, lent to the computing pool."""
         self._config = config
         self._size = 1
-        self._smaller_periods = 0
-        self._smaller_size = 0
+        # Sizes of the latest periods in a row in which less was demanded.
+        self._smaller_sizes: list[int] = []
         self._idle_periods = config.pool_shrink_periods
         self.diagnostic = ''
         self.max_width = 0
@@ -150,15 +150,12 @@ class PoolSizer:
         """Return the size: grow at once, shrink after a delay."""
         if target >= self._size:
             self._size = target
-            self._smaller_periods = 0
-            self._smaller_size = 0
+            self._smaller_sizes.clear()
             return self._size
-        self._smaller_periods += 1
-        self._smaller_size = max(self._smaller_size, target)
-        if self._smaller_periods >= self._config.pool_shrink_periods:
-            self._size = self._smaller_size
-            self._smaller_periods = 0
-            self._smaller_size = 0
+        self._smaller_sizes.append(target)
+        if len(self._smaller_sizes) >= self._config.pool_shrink_periods:
+            self._size = max(self._smaller_sizes)
+            self._smaller_sizes.clear()
         return self._size
 
 

@@ -204,19 +204,6 @@ class IoPoolTest(base.TestCase):
             frozenset().union(*plan.vms['a'].tune.vcpu_pins), plan.pools.io
         )
 
-    def test_vm_wider_than_io_pool_stays_out_with_a_diagnostic(self):
-        subject = make(io_pool_cpus=frozenset((3,)))
-        for tick in range(2):
-            plan = subject.decide(
-                view(vm(io_pool=model.IoPoolUse.ALWAYS), tick=tick)
-            )
-            self.assertEqual(model.Phase.IO, plan.vms['a'].phase)
-            self.assertNotEqual('I/O pool', plan.vms['a'].reason)
-            self.assertEqual(2, len(set(plan.vms['a'].tune.vcpu_pins)))
-            (diagnostic,) = plan.ignored
-            self.assertEqual('a', diagnostic.uuid)
-            self.assertIn('siblings would share a CPU', diagnostic.reason)
-
     def test_vm_with_io_pool_never_stays_out(self):
         subject = make(leave_rule='paper')
         one = vm(io_pool=model.IoPoolUse.NEVER)

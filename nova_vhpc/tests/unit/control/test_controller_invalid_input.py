@@ -67,7 +67,7 @@ class InvalidInputTest(plan_checks.PlanTestCase):
         )
         self.assertEqual(
             [
-                ('a', 'io_events = nan'),
+                ('a', 'io_events is impossible'),
                 ('', 'what peers say of cluster x'),
                 ('', 'actuator limits wider than libvirt takes'),
             ],
