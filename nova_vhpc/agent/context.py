@@ -5,7 +5,7 @@
 
 import dataclasses
 
-from nova_vhpc.agent.guests import registry, write_permission
+from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import connection, executor
 from nova_vhpc.linux import qemu_process
@@ -26,7 +26,7 @@ class HostContext:
     """
 
     guests: registry.GuestRegistry
-    permission: write_permission.WritePermission
+    permission: registry.WritePermission
     connection: connection.Connection
     executor: executor.DomainExecutor
     journal: store.Journal

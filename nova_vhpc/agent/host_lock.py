@@ -58,8 +58,6 @@ class Lock:
             descriptor = os.open(
                 self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE
             )
-            # An older agent may have created the file with another mode.
-            os.fchmod(descriptor, MODE)
         except OSError as error:
             raise errors.AgentError(
                 f'{self.path}: {error.strerror}; [vhpc_agent]run_path must '

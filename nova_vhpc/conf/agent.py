@@ -30,9 +30,6 @@ def _seconds(low: float) -> types.Finite:
     return types.Finite(low, 86_400.0, 'seconds')
 
 
-REMOVED_BINDERS = ('linux_bridge',)
-"""Binders of earlier versions, which configuration files may still name."""
-
 OPTS: list[Any] = [
     cfg.StrOpt(
         'libvirt_uri',
@@ -139,7 +136,7 @@ OPTS: list[Any] = [
     ),
     cfg.ListOpt(
         'sync_probes',
-        default=['schedstat', 'cpu_stat', 'kvm', 'libvirt_delay'],
+        default=['schedstat', 'cpu_stat'],
         help='Probes of the synchronisation latency, in order of '
         'preference. If the host cannot serve a probe, the agent logs why at '
         'start and uses the next. Change it to leave out a faulty probe.',
@@ -166,9 +163,9 @@ OPTS: list[Any] = [
     cfg.ListOpt(
         'actuators',
         default=['libvirt'],
-        help='Actuators that write the settings: libvirt writes period, '
-        'quota, shares and pins. Add kernel_slice for per-thread slices on '
-        'kernel 6.12 or newer, after you have measured that it helps.',
+        help='Actuator that writes the settings: libvirt writes period, '
+        'quota, shares and pins. Name another one only if you have installed '
+        'a plugin for it.',
     ),
     cfg.Opt(
         'call_deadline',
@@ -287,8 +284,7 @@ OPTS: list[Any] = [
         'provider networks. encap_ip sets '
         'external_ids:encap-ip of ports of Open vSwitch, for tenant networks '
         'of OVN 24.03 or newer. Leave out what must not be used on your '
-        'hosts; others can be installed as plugins. linux_bridge, which moved '
-        'NICs between Linux bridges, is gone, and is ignored with a warning.',
+        'hosts; others can be installed as plugins.',
     ),
     cfg.StrOpt(
         'ovs_run_dir',
@@ -331,11 +327,3 @@ def register_opts(conf: Any) -> None:
 def list_opts() -> list[tuple[Any, list[Any]]]:
     """Return the group and its options, for the sample file."""
     return [(GROUP, OPTS)]
-
-
-def removed_binder(name: str) -> str:
-    """Return in one sentence what to do about a binder that is gone."""
-    return (
-        f'[vhpc_agent] binders: {name} is ignored, there is no such binder '
-        'any more; remove it from the option'
-    )

@@ -47,27 +47,6 @@ uuids, the same on all hosts of the cluster. It is read again if it changes,
 and overrides Nova. Suggested value: ``/etc/nova-vhpc/groups.yaml``.
 """,
     ),
-    cfg.BoolOpt(
-        'notifications',
-        default=False,
-        help="""
-Listen to Nova's versioned notifications, and query Nova at once after one
-about a server or server group.
-
-Needs ``notification_format`` ``versioned`` or ``both`` in nova.conf. The
-agent listens in its own pool, so no other consumer loses a message, but each
-agent receives all notifications of the cloud. Turn it on in small clouds where
-changes of groups must be seen at once.
-""",
-    ),
-    cfg.StrOpt(
-        'notification_exchange',
-        default='nova',
-        help="""
-Exchange of Nova's notifications. Set it to the value of ``control_exchange``
-in nova.conf if that is not the default.
-""",
-    ),
 ]
 
 

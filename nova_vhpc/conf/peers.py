@@ -46,20 +46,7 @@ Exchange the least time slice of a virtual cluster between its hosts as well.
 
 A long slice on one host delays all members, so ATC's minimum then holds for
 all hosts. It costs up to two messages per second, host and cluster. Turn it
-on for tightly coupled programs on over-committed hosts. It needs
-``version_cap`` 1.1 or unset.
-""",
-    ),
-    cfg.StrOpt(
-        'version_cap',
-        regex=r'^1\.[0-9]{1,3}$',
-        help="""
-Newest version of the ``vhpc.peers`` messages to send, such as ``1.0``.
-
-During a rolling upgrade, set it on the upgraded hosts to the version that the
-oldest agent understands; unset it when all agents are upgraded. Version 1.0
-has phases, 1.1 slices as well, 1.2 the slots of clusters. Without 1.2 each
-host rotates its gang windows by itself, as older agents do.
+on for tightly coupled programs on over-committed hosts.
 """,
     ),
     cfg.Opt(

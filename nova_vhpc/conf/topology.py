@@ -102,21 +102,6 @@ other files (see ``--config-file`` of its process), for example in containers
 to ``/etc/neutron/plugins/ml2/ml2_conf.ini``.
 """,
     ),
-    cfg.BoolOpt(
-        'ask_neutron',
-        default=True,
-        help="""
-Ask Neutron for the bridge mappings of its Open vSwitch agent on this host if
-nothing else knows them.
-
-It is asked, every ``verify_interval`` seconds, only if ``[neutron]`` has
-credentials, Open vSwitch has bridges, OVN is not configured, and no file of
-``ml2_config_files`` has mappings: as where the Open vSwitch agent runs in a
-container whose files the agent cannot read. By Neutron's default policy the
-user of ``[neutron]`` needs the role ``admin``. Turn it off if those networks
-are not to be used for claims, or if Neutron must not be asked.
-""",
-    ),
     cfg.ListOpt(
         'nic_patterns',
         default=[],

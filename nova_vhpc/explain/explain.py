@@ -30,14 +30,9 @@ from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     ClusterPlacement,
     HostFacts,
-    PlanRequest,
     Rail,
 )
-from nova_vhpc.scheduler.planner.request import (
-    build_plan_request,
-    plan_on_known_hosts_first,
-    with_fewer_expected,
-)
+from nova_vhpc.scheduler.session import assembly
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 
 _UNPLANNED = (
@@ -66,21 +61,21 @@ def explain(question: Question) -> Answer:
     unknown = {
         host.facts.name for host, fit_result in planned if fit_result.unknown
     }
-    whole = request = _plan_request(question, facts)
+    cluster = _cluster(question)
+    hosts = _with_not_offered(question, facts)
+    request = assembly.plan_request(cluster, hosts)
     if passing and not facts:
         placement = ClusterPlacement(
             {}, math.inf, infeasible_reason=_UNPLANNED
         )
     elif passing:
-        for request in with_fewer_expected(whole, question.expected):
-            placement = plan_on_known_hosts_first(request, unknown)
-            if placement.infeasible_reason is None:
-                break
+        request, placement = assembly.make_plan(cluster, hosts, unknown)
     else:
         # The planner says what is short of hosts that fit one by one.
-        whole = _plan_request(question, _passing_facts(question, one_by_one))
-        *_, alone = with_fewer_expected(whole, question.expected)
-        placement = planner.plan(alone)
+        alone = _passing_facts(question, one_by_one)
+        _, placement = assembly.plan_alone(
+            cluster, _with_not_offered(question, alone)
+        )
     weights = {
         host.facts.name: host_weights.unplanned_weight(
             question.multiplier_of(host)
@@ -277,11 +272,9 @@ def _within_tier(
 ) -> list[tuple[str | None, FitResult]]:
     """Return fit results, with the hosts rejected that are beyond the tier."""
     facts = _passing_facts(question, fit_results)
-    whole = _plan_request(question, facts)
-    for request in with_fewer_expected(whole, question.expected):
-        reasons = planner.beyond_tier(request)
-        if len(reasons) < len(request.hosts):
-            break
+    reasons = assembly.beyond_tier(
+        _cluster(question), _with_not_offered(question, facts)
+    )
     return [
         ('filter', fit_result._replace(reason=reasons[host.facts.name]))
         if fit_result.passes and host.facts.name in reasons
@@ -304,14 +297,12 @@ def _passing_facts(
     ]
 
 
-def _plan_request(
-    question: Question, facts: Sequence[HostFacts]
-) -> PlanRequest:
-    return build_plan_request(
+def _cluster(question: Question) -> assembly.Cluster:
+    return assembly.Cluster(
         question.requirements,
         question.ram_mb,
         question.members + question.expected,
-        [*facts, *_not_offered(question, facts)],
+        question.expected,
         question.existing,
         question.policy,
         question.max_server_per_host,
@@ -333,16 +324,19 @@ def _facts(question: Question, host: Host, fit_result: FitResult) -> HostFacts:
     )
 
 
-def _not_offered(
+def _with_not_offered(
     question: Question, facts: Sequence[HostFacts]
 ) -> list[HostFacts]:
-    """Return the hosts that have members and cannot take more."""
-    planned = {fact.name for fact in facts}
+    """Return the facts, and those of other hosts that hold members."""
+    offered = {fact.name for fact in facts}
     return [
-        host.facts._replace(slots=0)
-        for host in question.hosts
-        if host.facts.name in question.existing
-        and host.facts.name not in planned
+        *facts,
+        *(
+            host.facts._replace(slots=0)
+            for host in question.hosts
+            if host.facts.name in question.existing
+            and host.facts.name not in offered
+        ),
     ]
 
 
@@ -363,7 +357,10 @@ def _moves(
         and not fit_result.unknown
         and host_weights.is_planned(question.multiplier_of(host))
     ]
-    request = dataclasses.replace(_plan_request(question, facts), members=0)
+    request = assembly.plan_request(
+        dataclasses.replace(_cluster(question), members=0),
+        _with_not_offered(question, facts),
+    )
     return tuple(moves.advise(request))
 
 

@@ -15,7 +15,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     Requirements,
 )
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import ClusterPlacement, HostFacts
 
 

@@ -4,13 +4,17 @@
 
 """Read the REQUEST.json of ``nova-vhpc-explain``.
 
-Pure. ``doc/source/admin/explain.rst`` describes the schema. Every error names
-the place in the file, the value there and what is allowed.
+``request_schema.json`` beside this module is its JSON schema, and
+``doc/source/admin/explain.rst`` describes it.
 """
 
 import collections
 import dataclasses
+import functools
+import importlib.resources
 import ipaddress
+import json
+import math
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -29,165 +33,25 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     of_flavor,
 )
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
-from nova_vhpc.scheduler.planner.model import HostFacts, Policy
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 from nova_vhpc.topology.model import BridgeKind, physnet_trait, provider_uuid
 
-_MISSING: Any = object()
-
 _HALF = re.compile(r'[\ud800-\udfff]')
 """Half of a surrogate pair: JSON's escapes allow it, but UTF-8 does not."""
-
-MOST = 10**12
-"""Largest allowed number: more than any host has of anything."""
-
-MOST_VCPUS = 10**6
-"""Most vCPUs of a flavor: more than any guest has, and few enough to list in
-a CPU mask."""
 
 MOST_MEMBERS = extra_specs.BY_NAME['members'].maximum or 0
 """Most members of a cluster of which some are to come."""
 
-MOST_CHARACTERS = 255
-"""Most characters in the value of an extra spec, as in Nova."""
+_MOST_CHARACTERS = 400
+"""Most characters of the message on a wrong value, which it contains."""
 
 
 class RequestError(ValueError):
     """The request cannot be read; the message names place and problem."""
-
-
-class ObjectReader:
-    """Reads the values of one JSON object of the request.
-
-    :param values: the decoded object.
-    :param where: place of the object in the request, for messages.
-    :raises RequestError: from every method; the message names place and value.
-    """
-
-    def __init__(self, values: Any, where: str) -> None:
-        if not isinstance(values, Mapping):
-            raise RequestError(f'{where}: must be an object')
-        for key, value in values.items():
-            for text in (key, value):
-                if isinstance(text, str) and _HALF.search(text):
-                    raise RequestError(
-                        f'{where}.{ascii(key)[1:-1]}: {text!a} is no text: '
-                        'half of a surrogate pair'
-                    )
-        self.values: Mapping[str, Any] = values
-        self.where = where
-        self._read_keys: set[str] = set()
-
-    def get(self, key: str, default: Any = _MISSING) -> Any:
-        """Return a value without checking its type."""
-        self._read_keys.add(key)
-        value = self.values.get(key, default)
-        if value is _MISSING:
-            raise RequestError(f'{self.where}: {key} is missing')
-        return value
-
-    def error(self, key: str, problem: str) -> RequestError:
-        """Return the error that names a value's place and its problem."""
-        return RequestError(f'{self.where}.{key}: {problem}')
-
-    def child(self, key: str) -> 'ObjectReader':
-        """Return the reader of an inner object; of an empty one if missing."""
-        return ObjectReader(self.get(key, {}), f'{self.where}.{key}')
-
-    def children(self, key: str) -> list['ObjectReader']:
-        """Return the readers of the objects in a list."""
-        items = self.get(key)
-        if not isinstance(items, list):
-            raise self.error(key, 'must be a list')
-        return [
-            ObjectReader(item, f'{self.where}.{key}[{number}]')
-            for number, item in enumerate(items)
-        ]
-
-    def integer(
-        self,
-        key: str,
-        default: Any = _MISSING,
-        least: int = 0,
-        most: int = MOST,
-    ) -> int:
-        """Return an integer from ``least`` to ``most``."""
-        value = self.get(key, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or value < least
-        ):
-            raise self.error(key, f'{value!r} is no integer >= {least}')
-        if value > most:
-            raise self.error(key, f'must be {most} at most')
-        return value
-
-    def optional(self, key: str, least: int = 0) -> int | None:
-        """Return an integer, or None if it is null or missing."""
-        if self.get(key, None) is None:
-            return None
-        return self.integer(key, least=least)
-
-    def number(self, key: str, default: float, least: int = -MOST) -> float:
-        """Return a number from ``least`` to :data:`MOST`."""
-        value = self.get(key, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            # Python's JSON accepts NaN and, as infinity, 1e999.
-            or not least <= value <= MOST
-        ):
-            start = f'from {least}' if least > -MOST else 'up'
-            raise self.error(key, f'{value!r} is no number {start} to {MOST}')
-        return float(value)
-
-    def text(self, key: str, default: Any = _MISSING) -> Any:
-        """Return a text, or the default if it is missing."""
-        value = self.get(key, default)
-        if value is None and default is None:
-            return None
-        if not isinstance(value, str):
-            raise self.error(key, f'{value!r} is no text')
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        """Return a list of texts, empty if it is missing."""
-        values = self.get(key, [])
-        if not isinstance(values, list) or not all(
-            isinstance(value, str) and value for value in values
-        ):
-            raise self.error(key, 'must be a list of texts')
-        return values
-
-    def boolean(self, key: str, default: bool) -> bool:
-        """Return true or false; no text or number counts as one."""
-        value = self.get(key, default)
-        if not isinstance(value, bool):
-            raise self.error(key, f'{value!r} is neither true nor false')
-        return value
-
-    def choice(
-        self, key: str, choices: tuple[str, ...], default: Any = _MISSING
-    ) -> Any:
-        """Return one of some words."""
-        value = self.get(key, default)
-        if value is not default and value not in choices:
-            allowed = ', '.join(choices)
-            raise self.error(key, f'{value!r} is not one of: {allowed}')
-        return value
-
-    def reject_unknown_keys(self) -> None:
-        """Raise RequestError if there are keys that no call has read."""
-        unknown = sorted(set(self.values) - self._read_keys)
-        if unknown:
-            raise RequestError(
-                f'{self.where}: unknown key(s) {", ".join(unknown)}; known '
-                'are: ' + ', '.join(sorted(self._read_keys))
-            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -294,7 +158,7 @@ class ExplainRequest:
             raise RequestError('flavor: it has not been looked up')
         networks = member_ports.networks(self.ports, self.tunneled)
         if networks is not None:
-            networks = networks.where(_has_encap_ips(hosts))
+            networks = networks.with_encap_ips(_has_encap_ips(hosts))
         requirements = of_flavor(
             flavor.extra_specs,
             flavor.checked_vcpus[0],
@@ -347,63 +211,216 @@ def read(
         of published uplinks counts; the clock's if None.
     :returns: the request, and its hosts or None if they must be read from
         the cloud.
-    :raises RequestError: the document is invalid.
+    :raises RequestError: the document is invalid; the message names the place
+        and the value.
     """
-    now_s = time.time() if now_s is None else now_s
-    top = ObjectReader(document, 'request')
-    flavor = top.get('flavor')
+    _check(document)
+    flavor = document['flavor']
     request = ExplainRequest(
         flavor=None if isinstance(flavor, str) else _flavor(flavor),
         flavor_name=flavor if isinstance(flavor, str) else None,
-        members=top.integer('members', 1, least=1),
-        cluster_members=(
-            None
-            if top.get('cluster_members', None) is None
-            else top.integer('cluster_members', least=1)
+        members=document.get('members', 1),
+        cluster_members=document.get('cluster_members'),
+        devices=document.get('devices', 0),
+        ports=tuple(
+            member_ports.Port(**port) for port in document.get('ports') or ()
         ),
-        devices=top.integer('devices', 0),
-        ports=(
-            ()
-            if top.get('ports', None) is None
-            else tuple(map(_port, top.children('ports')))
-        ),
-        tunneled=top.boolean('tunneled', False),
-        options=_options(top.child('options')),
+        tunneled=document.get('tunneled', False),
+        options=_options(document.get('options', {})),
     )
-    group = top.get('group', None)
+    group = document.get('group')
     if isinstance(group, str):
         request = dataclasses.replace(request, group_name=group)
     elif group is not None:
-        reader = top.child('group')
-        running = reader.child('existing')
         request = dataclasses.replace(
             request,
-            policy=reader.choice('policy', tuple(map(str, Policy)), None),
-            max_server_per_host=reader.optional(
-                'max_server_per_host', least=1
-            ),
-            existing={name: running.integer(name) for name in running.values},
-            running_rails=_running_rails(reader.child('rails')),
+            policy=group.get('policy'),
+            max_server_per_host=group.get('max_server_per_host'),
+            existing=group.get('existing', {}),
+            running_rails={
+                host: {
+                    _subnet(f'request.group.rails.{host}', rail): count
+                    for rail, count in rails.items()
+                }
+                for host, rails in group.get('rails', {}).items()
+            },
         )
-        reader.reject_unknown_keys()
-    hosts = None
-    if top.get('hosts', None) is not None:
-        hosts = tuple(_host(reader, now_s) for reader in top.children('hosts'))
-        _reject_duplicates(
-            'request.hosts', (host.facts.name for host in hosts)
-        )
-    top.reject_unknown_keys()
+    if document.get('hosts') is None:
+        return request, None
+    now_s = time.time() if now_s is None else now_s
+    hosts = tuple(
+        _host(values, f'request.hosts[{number}]', now_s)
+        for number, values in enumerate(document['hosts'])
+    )
+    _reject_duplicates('request.hosts', (host.facts.name for host in hosts))
     return request, hosts
 
 
-def _has_encap_ips(hosts: Iterable[model.Host]) -> bool:
-    """Return whether any host has an uplink with an encap IP of OVN."""
-    return any(
-        uplink.tunnel
-        for host in hosts
-        if host.view.topology is not None
-        for uplink in host.view.topology.uplinks
+def _check(document: Any) -> None:
+    """Raise RequestError if the schema does not allow a document."""
+    # The commands that need no request start 0.1 s earlier without it.
+    from jsonschema import exceptions
+
+    error = exceptions.best_match(_validator().iter_errors(document))
+    if error is not None:
+        where = ''.join(
+            f'[{step}]' if isinstance(step, int) else '.' + ascii(step)[1:-1]
+            for step in error.absolute_path
+        )
+        message = error.message
+        if len(message) > _MOST_CHARACTERS:
+            half = _MOST_CHARACTERS // 2
+            message = f'{message[:half]} ... {message[-half:]}'
+        raise RequestError(f'request{where}: {message}')
+
+
+@functools.cache
+def _validator() -> Any:
+    """Return the validator of the schema.
+
+    Python's JSON accepts NaN and, as infinity, 1e999.
+    """
+    import jsonschema
+
+    base = jsonschema.Draft202012Validator
+    types = base.TYPE_CHECKER.redefine_many(
+        {
+            'string': lambda _, value: (
+                isinstance(value, str) and not _HALF.search(value)
+            ),
+            'integer': lambda _, value: (
+                isinstance(value, int) and not isinstance(value, bool)
+            ),
+            'number': lambda _, value: (
+                (isinstance(value, int) and not isinstance(value, bool))
+                or (isinstance(value, float) and math.isfinite(value))
+            ),
+        }
     )
+    schema = importlib.resources.files('nova_vhpc.explain').joinpath(
+        'request_schema.json'
+    )
+    return jsonschema.validators.extend(base, type_checker=types)(
+        json.loads(schema.read_text('utf-8'))
+    )
+
+
+def _flavor(values: Mapping[str, Any]) -> Flavor:
+    given = values.get('extra_specs', {})
+    return Flavor(
+        vcpus=values['vcpus'],
+        ram_mb=values.get('ram_mb', 0),
+        disk_gb=values.get('disk_gb', 0),
+        name=values.get('name'),
+        extra_specs={name: str(value) for name, value in given.items()},
+    )
+
+
+def _options(values: Mapping[str, Any]) -> Options:
+    default = Options()
+    overcommit = default.max_overcommit
+    if 'max_overcommit' in values:
+        try:
+            overcommit = overcommit_limits(values['max_overcommit'])
+        except ValueError as error:
+            raise RequestError(
+                f'request.options.max_overcommit: {error}'
+            ) from None
+    return Options(
+        spare_cpus=values.get('spare_cpus', default.spare_cpus),
+        max_overcommit=overcommit,
+        allow_unknown=values.get('unknown_topology') == 'allow',
+        topology_max_age_s=values.get(
+            'topology_max_age', default.topology_max_age_s
+        ),
+        weight_of_unknown=values.get(
+            'weight_of_unknown', default.weight_of_unknown
+        ),
+        weight_multiplier=values.get(
+            'weight_multiplier', default.weight_multiplier
+        ),
+    )
+
+
+def _host(values: Mapping[str, Any], where: str, now_s: float) -> model.Host:
+    name, cpus = values['name'], values['cpus']
+    used_vcpus = values.get('used_vcpus', 0)
+    age = values.get('published_minutes_ago')
+    topology = None
+    if values.get('uplinks') is not None:
+        uplinks = tuple(
+            _uplink(uplink, f'{where}.uplinks[{number}]', name)
+            for number, uplink in enumerate(values['uplinks'])
+        )
+        # Bridge and NIC are the name of the uplink's resource provider.
+        _reject_duplicates(f'{where}.uplinks', map(str, uplinks))
+        topology = HostUplinks(
+            uplinks,
+            # Without a stamp, published uplinks are never stale.
+            None if age is None else int(now_s // 60) - age,
+            neutron_uplinks=tuple(
+                map(_neutron_uplink, values.get('neutron_uplinks') or ())
+            ),
+        )
+    return model.Host(
+        facts=HostFacts(
+            name,
+            cpus,
+            used_vcpus,
+            cpus * values.get('cpu_allocation_ratio', 1.0) - used_vcpus,
+            values.get('free_ram_mb', 1e9),
+            switch=values.get('switch'),
+            rack=values.get('rack'),
+        ),
+        view=HostView(cpus, used_vcpus, topology),
+        nova_reason=values.get('nova_lack'),
+        devices=values.get('devices'),
+        multiplier=values.get('weight_multiplier'),
+    )
+
+
+def _uplink(values: Mapping[str, Any], where: str, host: str) -> UplinkState:
+    bridge, nic = values['bridge'], values.get('nic', '?')
+    up = values.get('up', True)
+    rail = values.get('rail')
+    return UplinkState(
+        uuid=provider_uuid(host, bridge, nic),
+        kind=BridgeKind(values['kind']),
+        bridge=bridge,
+        nic=nic,
+        # The agent publishes a dead link with speed and slots 0.
+        mbps=values.get('mbps', 1000) if up else 0,
+        slots=values.get('slots', 1) if up else 0,
+        used=values.get('used', 0),
+        physnets=frozenset(map(physnet_trait, values.get('physnets', ()))),
+        tunnel=values.get('tunnel', rail is not None),
+        bond=values.get('bond', False),
+        rail=None if rail is None else _subnet(f'{where}.rail', rail),
+    )
+
+
+def _neutron_uplink(values: Mapping[str, Any]) -> NeutronUplink:
+    bandwidth = neutron_uplink.Bandwidth(values['kbps'], values.get('used', 0))
+    return NeutronUplink(
+        values['device'],
+        values['device'],
+        frozenset(
+            [
+                physnet_trait(values['physnet']),
+                neutron_uplink.VNIC_TYPE + 'NORMAL',
+            ]
+        ),
+        dict.fromkeys(neutron_uplink.DIRECTIONS, bandwidth),
+    )
+
+
+def _subnet(where: str, rail: str) -> str:
+    try:
+        return str(ipaddress.ip_network(rail))
+    except ValueError:
+        raise RequestError(
+            f'{where}: {rail!r} is no subnet such as 10.1.0.0/24'
+        ) from None
 
 
 def _reject_duplicates(where: str, names: Iterable[str]) -> None:
@@ -416,181 +433,11 @@ def _reject_duplicates(where: str, names: Iterable[str]) -> None:
         )
 
 
-def _flavor(document: Any) -> Flavor:
-    reader = ObjectReader(document, 'request.flavor')
-    given = reader.child('extra_specs')
-    specs = {name: str(value) for name, value in given.values.items()}
-    for name, value in specs.items():
-        if len(value) > MOST_CHARACTERS:
-            raise given.error(
-                name,
-                f'has {len(value)} characters; Nova allows {MOST_CHARACTERS}',
-            )
-    flavor = Flavor(
-        vcpus=reader.integer('vcpus', least=1, most=MOST_VCPUS),
-        ram_mb=reader.integer('ram_mb', 0),
-        disk_gb=reader.integer('disk_gb', 0),
-        name=reader.text('name', None),
-        extra_specs=specs,
-    )
-    reader.reject_unknown_keys()
-    return flavor
-
-
-def _port(reader: ObjectReader) -> member_ports.Port:
-    port = member_ports.Port(reader.text('physnet'), reader.integer('kbps', 0))
-    reader.reject_unknown_keys()
-    return port
-
-
-def _options(reader: ObjectReader) -> Options:
-    default = Options()
-    options = Options(
-        spare_cpus=reader.integer('spare_cpus', default.spare_cpus),
-        max_overcommit=(
-            _overcommit(reader.child('max_overcommit'))
-            if 'max_overcommit' in reader.values
-            else default.max_overcommit
-        ),
-        allow_unknown=reader.choice(
-            'unknown_topology', ('reject', 'allow'), 'reject'
-        )
-        == 'allow',
-        topology_max_age_s=reader.integer(
-            'topology_max_age', default.topology_max_age_s
-        ),
-        weight_of_unknown=reader.number(
-            'weight_of_unknown', default.weight_of_unknown
-        ),
-        weight_multiplier=reader.number(
-            'weight_multiplier', default.weight_multiplier, least=0
-        ),
-    )
-    reader.reject_unknown_keys()
-    return options
-
-
-def _overcommit(reader: ObjectReader) -> Mapping[str, float]:
-    try:
-        return overcommit_limits(reader.values)
-    except ValueError as error:
-        raise RequestError(f'{reader.where}: {error}') from None
-
-
-def _host(reader: ObjectReader, now_s: float) -> model.Host:
-    name = reader.get('name')
-    if not isinstance(name, str) or not name:
-        raise reader.error('name', f'{name!r} is no name')
-    cpus = reader.integer('cpus')
-    used_vcpus = reader.integer('used_vcpus', 0)
-    ratio = reader.number('cpu_allocation_ratio', 1.0)
-    age = reader.optional('published_minutes_ago')
-    topology = None
-    if reader.get('uplinks', None) is not None:
-        uplinks = [_uplink(item, name) for item in reader.children('uplinks')]
-        # Bridge and NIC are the name of the uplink's resource provider.
-        _reject_duplicates(f'{reader.where}.uplinks', map(str, uplinks))
-        topology = HostUplinks(
-            tuple(uplinks),
-            # Without a stamp, published uplinks are never stale.
-            None if age is None else int(now_s // 60) - age,
-            neutron_uplinks=(
-                ()
-                if reader.get('neutron_uplinks', None) is None
-                else tuple(
-                    _neutron_uplink(item)
-                    for item in reader.children('neutron_uplinks')
-                )
-            ),
-        )
-    host = model.Host(
-        facts=HostFacts(
-            name,
-            cpus,
-            used_vcpus,
-            cpus * ratio - used_vcpus,
-            reader.number('free_ram_mb', 1e9),
-            switch=reader.text('switch', None),
-            rack=reader.text('rack', None),
-        ),
-        view=HostView(cpus, used_vcpus, topology),
-        nova_reason=reader.text('nova_lack', None),
-        devices=reader.optional('devices'),
-        multiplier=(
-            None
-            if reader.get('weight_multiplier', None) is None
-            else reader.number('weight_multiplier', 0.0)
-        ),
-    )
-    reader.reject_unknown_keys()
-    return host
-
-
-def _uplink(reader: ObjectReader, host: str) -> UplinkState:
-    kind = reader.choice('kind', tuple(str(kind) for kind in BridgeKind))
-    bridge, nic = reader.text('bridge'), reader.text('nic', '?')
-    up = reader.boolean('up', True)
-    mbps = reader.integer('mbps', 1000)
-    slots = reader.integer('slots', 1)
-    rail = _rail(reader)
-    uplink = UplinkState(
-        uuid=provider_uuid(host, bridge, nic),
-        kind=BridgeKind(kind),
-        bridge=bridge,
-        nic=nic,
-        # The agent publishes a dead link with speed and slots 0.
-        mbps=mbps if up else 0,
-        slots=slots if up else 0,
-        used=reader.integer('used', 0),
-        physnets=frozenset(map(physnet_trait, reader.texts('physnets'))),
-        tunnel=reader.boolean('tunnel', rail is not None),
-        bond=reader.boolean('bond', False),
-        rail=rail,
-    )
-    reader.reject_unknown_keys()
-    return uplink
-
-
-def _rail(reader: ObjectReader) -> str | None:
-    rail: str | None = reader.text('rail', None)
-    return None if rail is None else _subnet(reader, 'rail', rail)
-
-
-def _running_rails(reader: ObjectReader) -> Mapping[str, Mapping[str, int]]:
-    return {
-        host: {
-            _subnet(of_host, rail, rail): of_host.integer(rail)
-            for rail in of_host.values
-        }
-        for host in reader.values
-        for of_host in [reader.child(host)]
-    }
-
-
-def _subnet(reader: ObjectReader, key: str, rail: str) -> str:
-    try:
-        return str(ipaddress.ip_network(rail))
-    except ValueError:
-        raise reader.error(
-            key, f'{rail!r} is no subnet such as 10.1.0.0/24'
-        ) from None
-
-
-def _neutron_uplink(reader: ObjectReader) -> NeutronUplink:
-    device = reader.text('device')
-    total, used = reader.integer('kbps', least=1), reader.integer('used', 0)
-    physnet = reader.text('physnet')
-    reader.reject_unknown_keys()
-    return NeutronUplink(
-        device,
-        device,
-        frozenset(
-            [
-                physnet_trait(physnet),
-                neutron_uplink.VNIC_TYPE + 'NORMAL',
-            ]
-        ),
-        dict.fromkeys(
-            neutron_uplink.DIRECTIONS, neutron_uplink.Bandwidth(total, used)
-        ),
+def _has_encap_ips(hosts: Iterable[model.Host]) -> bool:
+    """Return whether any host has an uplink with an encap IP of OVN."""
+    return any(
+        uplink.tunnel
+        for host in hosts
+        if host.view.topology is not None
+        for uplink in host.view.topology.uplinks
     )

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which vCPUs of a flavor get a dedicated host CPU each. Pure."""
+"""Which vCPUs of a flavor get a dedicated host CPU each."""
 
 import re
 from collections.abc import Mapping

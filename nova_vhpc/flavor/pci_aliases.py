@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""PCI devices that a flavor requests by alias. Pure."""
+"""PCI devices that a flavor requests by alias."""
 
 import re
 from collections.abc import Mapping

@@ -4,7 +4,7 @@
 
 """The extra specs that a flavor of each network configuration needs.
 
-Pure. A flavor needs ``vhpc:*`` keys for the filter and the agent, and
+A flavor needs ``vhpc:*`` keys for the filter and the agent, and
 matching request groups (``resources_uplink:...``) for Placement, so that an
 uplink is never allocated twice. :func:`recipe` returns both; :func:`change`
 computes how to turn a flavor into a recipe.

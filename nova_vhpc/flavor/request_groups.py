@@ -4,7 +4,7 @@
 
 """The request groups of a flavor: what a member asks Placement for.
 
-Pure. Used by the filter and by the code that writes and checks flavors.
+Used by the filter and by the code that writes and checks flavors.
 """
 
 import re

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Check whether a flavor's extra specs fit together. Pure.
+"""Check whether a flavor's extra specs fit together.
 
 :func:`problems` finds what the API, the filter or Placement refuses, and
 contradictions. :func:`advice` finds what works but is probably a mistake.

@@ -68,7 +68,7 @@ class VirtualClusterFilter(filters.BaseHostFilter):
         states = list(filter_obj_list)
         if not states:
             return states
-        session = SchedulingSession.of(states[0], spec_obj)
+        session = SchedulingSession.of_host_state(states[0], spec_obj)
         if session is None:
             session = SchedulingSession(spec_obj, CONF)
             self._log_problems(flavor, session)

@@ -15,7 +15,7 @@ from nova.scheduler import utils, weights
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.session.host_info import ATTRIBUTE
+from nova_vhpc.scheduler.session.host_fit import ATTRIBUTE
 from nova_vhpc.scheduler.session.session import SchedulingSession
 from nova_vhpc.scheduler.sources import cost_table_file
 
@@ -59,7 +59,9 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
             or utils.request_is_rebuild(spec_obj)
         ):
             return [0.0] * len(weighed_obj_list)
-        session = SchedulingSession.of(weighed_obj_list[0].obj, spec_obj)
+        session = SchedulingSession.of_host_state(
+            weighed_obj_list[0].obj, spec_obj
+        )
         if session is None:
             # Forced hosts pass no filter.
             session = SchedulingSession(spec_obj, CONF)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The operator's rules for bridges: parse and match them. Pure."""
+"""The operator's rules for bridges: parse and match them."""
 
 import dataclasses
 import fnmatch

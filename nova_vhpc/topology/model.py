@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host's bridges and uplinks, and their names in Placement. Pure.
+"""A host's bridges and uplinks, and their names in Placement.
 
 The names and identifiers here are the contract between the agent, which
 publishes uplinks to Placement, and the filter, which finds them there. The

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Networks of Neutron that no host may have as they are mapped. Pure.
+"""Networks of Neutron that no host may have as they are mapped.
 
 Neutron accepts and binds them; what happens on the host is in
 :class:`nova_vhpc.topology.port_network.Fault`.

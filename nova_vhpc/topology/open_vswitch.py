@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What this host's Open vSwitch is, as plain values. Pure.
+"""What this host's Open vSwitch is, as plain values.
 
 ``nova_vhpc.agent.ovsdb`` reads them from ovsdb. Names of columns and keys are
 those of ovs-vswitchd.conf.db(5) and ovn-controller(8).

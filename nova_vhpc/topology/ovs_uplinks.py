@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which ports of Open vSwitch bridges are uplinks, and of what. Pure."""
+"""Which ports of Open vSwitch bridges are uplinks, and of what."""
 
 import dataclasses
 from collections.abc import Callable

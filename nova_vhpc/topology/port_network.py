@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which network a guest's port is on, as far as its host tells. Pure.
+"""Which network a guest's port is on, as far as its host tells.
 
 ML2/OVS: Neutron's agent writes network, physical network and VLAN into
 ``other_config`` of the port's row. OVN: ovn-controller writes nothing of the

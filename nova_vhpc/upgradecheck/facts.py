@@ -20,7 +20,6 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent.daemon import health, status_socket
 from nova_vhpc.clients import credentials, failures
-from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
@@ -69,14 +68,8 @@ class Checks(upgradecheck.UpgradeCommands):
         return checks.nova_version(_version('nova'))
 
     def _check_options(self) -> checks.Result:
-        removed = [
-            agent_conf.removed_binder(name)
-            for name in self._conf.vhpc_agent.binders
-            if name in agent_conf.REMOVED_BINDERS
-        ]
         return checks.options(
-            [*unknown_options.find(self._conf), *removed],
-            _invalid_value(self._conf),
+            unknown_options.find(self._conf), _invalid_value(self._conf)
         )
 
     def _check_scheduler(self) -> checks.Result:

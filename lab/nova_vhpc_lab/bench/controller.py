@@ -255,7 +255,10 @@ def _view(
         vms=tuple(views),
         others=OTHERS,
         limits=model.ActuatorLimits(
-            effective_min_slice_us=4_000, min_shares=2, max_shares=262_144
+            effective_min_slice_us=4_000,
+            min_shares=2,
+            max_shares=262_144,
+            can_idle=True,
         ),
     )
 

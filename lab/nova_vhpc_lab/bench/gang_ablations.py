@@ -16,20 +16,6 @@ from nova_vhpc.control.predictors import last_value
 from nova_vhpc.control.slices import base
 
 
-class _WithoutPauseCorrection(policy.GangPolicy):
-    """Pauses keep the lengths that arithmetic gives them."""
-
-    def __init__(self, config: control_config.ControlConfig) -> None:
-        super().__init__(config)
-        self.feedback = _NoPauseCorrection(config.harm_limit)
-
-
-class _NoPauseCorrection(feedback.Feedback):
-    def advance(self, *args: Any, **kwargs: Any) -> None:
-        super().advance(*args, **kwargs)
-        self.pause_correction = 0.0
-
-
 class _WithoutShareCorrection(policy.GangPolicy):
     """Windows keep the lengths that arithmetic gives them."""
 
@@ -48,15 +34,6 @@ class _WithoutHarmLimit(policy.GangPolicy):
 
     def __init__(self, config: control_config.ControlConfig) -> None:
         super().__init__(dataclasses.replace(config, harm_limit=1.0))
-
-
-class _WithoutIdle(policy.GangPolicy):
-    """Gangs out of turn have a small weight, as on older kernels."""
-
-    def decide(self, context: base.SliceContext) -> base.SliceDecision:
-        limits = dataclasses.replace(context.view.limits, can_idle=False)
-        view = dataclasses.replace(context.view, limits=limits)
-        return super().decide(dataclasses.replace(context, view=view))
 
 
 class _WithoutPlacement(policy.GangPolicy):
@@ -97,10 +74,8 @@ class _WithoutDemand(policy.GangPolicy):
 
 
 ABLATIONS: Mapping[str, type[policy.GangPolicy]] = {
-    'pause-correction': _WithoutPauseCorrection,
     'share-correction': _WithoutShareCorrection,
     'harm-limit': _WithoutHarmLimit,
-    'cpu-idle': _WithoutIdle,
     'placement': _WithoutPlacement,
     'sides': _WithoutSides,
     'headroom': _WithoutHeadroom,

@@ -27,7 +27,8 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.agent.clusters import protocol
-from nova_vhpc.agent.clusters.bus import BusError, PeerBus, decode, topic
+from nova_vhpc.agent.clusters.bus import BusError, PeerBus, topic
+from nova_vhpc.agent.clusters.messages import decode_phase
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.agent.rpc.transport import get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, Phase
@@ -191,7 +192,7 @@ class Receiver(threading.Thread):
             now_us = time.monotonic_ns() // 1000
             delivery.ack()
             call = json.loads(json.loads(delivery.body)['oslo.message'])
-            message = decode(call['args'])
+            message = decode_phase(call['args'])
             if message.host != agent.host:
                 # The sequence number is the monotonic time of sending, and
                 # all agents share this process's clock.

@@ -23,8 +23,8 @@ import fixtures
 
 from nova_vhpc_lab.ovn import programs
 from nova_vhpc_lab.stack import guard
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 RAIL = '198.18.{rail}.{host}'
 """Encap IP of an uplink. The addresses are for benchmarks; no LAN has them."""
 
@@ -546,16 +546,12 @@ def quiet(place: programs.Place, *names: str) -> None:
         )
 
 
-def wait_for(
-    condition: Callable[[], object],
-    what: str,
-    patience_s: float = PATIENCE_S,
-) -> None:
+def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until a condition is true.
 
-    :raises AssertionError: it is not, after a while.
+    :raises AssertionError: it is not within :data:`PATIENCE_S`.
     """
-    end_s = time.monotonic() + patience_s
+    end_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end_s, f'{what} did not come'
         time.sleep(0.02)

@@ -11,7 +11,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from nova_vhpc.control import lateness, model
+from nova_vhpc.control import model
+from nova_vhpc.control.gang import window_width
 from nova_vhpc_lab.sim.agenda import Agenda
 
 Setting = tuple[int, tuple[int, ...]]
@@ -58,7 +59,7 @@ class WindowPlayer:
         self._turn: int | None = None
         self._wanted: dict[str, Setting] = {}
         self._written: dict[str, Setting] = {}
-        self._lateness = lateness.MeanLateness()
+        self._lateness = window_width.MeanLateness()
 
     def play(self, schedule: model.WindowSchedule | None) -> None:
         """Play this schedule from now on; None ends the one in force."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.control.pinning import none as no_pinning
+from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.predictors import last_value
 from nova_vhpc.control.slices import atc, base
 from nova_vhpc_lab.rivals import dss, fixed, vslicer
@@ -118,7 +118,7 @@ def _make(
         return controller.Controller(
             config,
             policy(config),
-            no_pinning.NonePolicy(config),
+            pinning_base.NonePolicy(config),
             last_value.LastValuePredictor,
         )
 

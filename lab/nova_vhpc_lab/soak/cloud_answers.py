@@ -9,7 +9,7 @@ import json
 import random
 from typing import Any
 
-from nova_vhpc.agent.clusters import membership
+from nova_vhpc.agent.clusters import nova as nova_servers
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud, explain
 from nova_vhpc.explain.request_file import ExplainRequest, Flavor, RequestError
@@ -163,9 +163,9 @@ def memberships(rng: random.Random) -> None:
     with contextlib.suppress(
         AttributeError, LookupError, TypeError, ValueError
     ):
-        member = membership.read_server(damage.document(rng, SERVER))
+        member = nova_servers.read_server(damage.document(rng, SERVER))
         if member is not None:
-            membership.clusters([member], frozenset({'deleted'}))
+            nova_servers.clusters([member], frozenset({'deleted'}))
 
 
 def explained_cloud(rng: random.Random) -> None:

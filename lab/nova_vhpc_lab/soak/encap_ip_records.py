@@ -14,8 +14,8 @@ from typing import Any
 from nova_vhpc.agent.journal import record
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import links
@@ -32,10 +32,10 @@ def encap_ip_record(rng: random.Random) -> None:
         left though its record is whole, or what an operator set was changed.
     """
     with tempfile.TemporaryDirectory(dir='/dev/shm') as state:
-        journal = encap_ip_journal.EncapIpJournal(state)
+        journal = encap_ip_writer.EncapIpJournal(state)
         database = ovsdb.MemoryOvsdb()
         ports = tuple(_port(rng, database, mac) for mac in MACS)
-        whole = encap_ip_journal.GuestRecord('u', ports)
+        whole = encap_ip_writer.GuestRecord('u', ports)
         journal.save(whole)
         text, is_forged = _damaged(rng, whole.to_json())
         file = journal.path / 'u.json'
@@ -53,14 +53,14 @@ def encap_ip_record(rng: random.Random) -> None:
 
 def _port(
     rng: random.Random, database: ovsdb.MemoryOvsdb, mac: str
-) -> encap_ip_journal.PortRecord:
+) -> encap_ip_writer.PortRecord:
     """Plug a port that an agent, and perhaps somebody else, has written."""
     row = database.plug('u', mac)
     original = rng.choice((None, '', '10.1.0.1'))
     written = rng.sample(('10.2.0.1', '10.3.0.1'), rng.randint(1, 2))
     present = rng.choice((original, *written, rng.choice(FOREIGN)))
     database.set_by_hand(row, encap_ip.KEY, present)
-    return encap_ip_journal.PortRecord(
+    return encap_ip_writer.PortRecord(
         row,
         f'tap{mac[-2:]}',
         original,
@@ -94,8 +94,8 @@ def _damaged(rng: random.Random, text: str) -> tuple[str, bool]:
 
 
 def _used(
-    journal: encap_ip_journal.EncapIpJournal,
-) -> encap_ip_journal.GuestRecord | None:
+    journal: encap_ip_writer.EncapIpJournal,
+) -> encap_ip_writer.GuestRecord | None:
     """Return the record that is read; None if it is refused."""
     with contextlib.suppress(record.JournalError):
         return journal.load('u')
@@ -103,13 +103,13 @@ def _used(
 
 
 def _restore(
-    database: ovsdb.MemoryOvsdb, journal: encap_ip_journal.EncapIpJournal
+    database: ovsdb.MemoryOvsdb, journal: encap_ip_writer.EncapIpJournal
 ) -> dict[str, str]:
     binder = encap_ip.EncapIpBinder(
         database,  # type: ignore[arg-type]
         journal,
         'h1',
-        uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+        guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
         lambda: False,
     )
 
@@ -133,7 +133,7 @@ def _check_untouched(
 
 
 def _check_restored(
-    used: encap_ip_journal.GuestRecord,
+    used: encap_ip_writer.GuestRecord,
     database: ovsdb.MemoryOvsdb,
     before: Any,
     has_failed: bool,

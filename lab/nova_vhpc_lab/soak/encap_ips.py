@@ -29,21 +29,21 @@ from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain
 from nova_vhpc_lab.soak import damage
 from nova_vhpc_lab.soak.part import Budget
 from nova_vhpc_lab.testbed import open_vswitch
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 MAC = 'fa:16:3e:00:00:01'
 UUID = '10000000-0000-4000-8000-000000000001'
 PORT = 'tap01'
 OWN = ('10.2.0.1', '10.3.0.1')
 OPERATORS = (None, '10.1.0.1', '10.9.9.9')
-PATIENCE_S = 60.0
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([__name__])
@@ -53,9 +53,9 @@ def make_binder(ovsdb: connection.Ovsdb, state: str) -> encap_ip.EncapIpBinder:
     """Return the binder of an agent that has just started."""
     return encap_ip.EncapIpBinder(
         ovsdb,
-        encap_ip_journal.EncapIpJournal(state),
+        encap_ip_writer.EncapIpJournal(state),
         'h1',
-        uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+        guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
         lambda: False,
     )
 
@@ -69,7 +69,8 @@ def bind_for_ever(remote: str, state: str) -> None:
     target = domain.Domain(UUID, (MAC,))
     steps: list[Callable[[], Any]] = [
         functools.partial(
-            binder.bind, target, (claims.ClaimedUplink('b', 'n', ip),), None
+            binder.bind,
+            claims.Claimant(target, (claims.ClaimedUplink('b', 'n', ip),)),
         )
         for ip in OWN
     ]
@@ -338,7 +339,7 @@ class Round:
             damaged = json.dumps(newer)
         file.write_bytes(damaged.encode(errors='surrogatepass'))
         try:
-            encap_ip_journal.EncapIpJournal(self._host.state).load(UUID)
+            encap_ip_writer.EncapIpJournal(self._host.state).load(UUID)
         except record.JournalError:
             self.is_damaged = True
         return self.is_damaged

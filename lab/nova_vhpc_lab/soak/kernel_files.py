@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 
 from nova_vhpc.agent import host_cpus
-from nova_vhpc.agent.probes import base, block, cpu_stat, kvm, schedstat, tap
+from nova_vhpc.agent.probes import base, block, cpu_stat, schedstat, tap
 from nova_vhpc.linux import cgroup, cpus, qemu_process
 from nova_vhpc.topology import discovery
 from nova_vhpc_lab.soak import damage
@@ -46,7 +46,6 @@ COUNTERS = {
     'group/cpu.stat': 'nr_periods 1\nthrottled_usec 99\n',
     'net/class/net/tap0/statistics/rx_packets': '9\n',
     'net/class/net/tap0/statistics/tx_packets': '55\n',
-    'net/kernel/debug/kvm/5-14/vcpu0/directed_yield_attempted': '7\n',
 }
 CPU = 'devices/system/cpu/'
 LISTS = {
@@ -99,7 +98,7 @@ def probes(rng: random.Random) -> None:
     made = [
         kind(host).attach(target)
         for kind in (
-            *(schedstat.SchedstatProbe, cpu_stat.CpuStatProbe, kvm.KvmProbe),
+            *(schedstat.SchedstatProbe, cpu_stat.CpuStatProbe),
             *(block.BlockProbe, tap.TapProbe),
         )
     ]

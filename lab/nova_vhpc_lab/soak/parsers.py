@@ -18,7 +18,7 @@ import yaml
 from rich import console
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.clusters import bus, membership
+from nova_vhpc.agent.clusters import groups, messages
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.cmd import ctl
@@ -98,7 +98,7 @@ def bus_message(rng: random.Random) -> None:
     if not isinstance(fields, dict):
         return
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        bus.decode(fields)
+        messages.decode_phase(fields)
 
 
 class _Control:
@@ -169,7 +169,7 @@ def option_value(rng: random.Random) -> None:
 def groups_file(rng: random.Random) -> None:
     """Read the file of virtual clusters without server groups."""
     with contextlib.suppress(ValueError, RecursionError, yaml.YAMLError):
-        membership.read_file(yaml.safe_load(damage.characters(rng, GROUPS)))
+        groups.read_file(yaml.safe_load(damage.characters(rng, GROUPS)))
 
 
 def status_in_top(rng: random.Random) -> None:
@@ -251,7 +251,7 @@ def trace(rng: random.Random) -> None:
 PARSERS: Mapping[str, Callable[[random.Random], None]] = {
     parser.__name__: parser
     for parser in (
-        *(records.journal_record, records.uplink_binding, records.domain),
+        *(records.journal_record, records.domain),
         *(records.metadata_copy, records.libvirt_hook),
         encap_ip_records.encap_ip_record,
         *(kernel_files.processes, kernel_files.probes),

@@ -19,9 +19,9 @@ from typing import Any
 
 from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import publisher
-from nova_vhpc.tests.functional.topology import random_changes, test_publisher
+from nova_vhpc.tests.functional.topology import test_publisher
 from nova_vhpc.topology import model
-from nova_vhpc_lab.soak import part
+from nova_vhpc_lab.soak import part, random_changes
 
 PUBLICATIONS = 12
 """Publications of each host."""

@@ -8,10 +8,9 @@ import html
 import json
 import random
 
-from nova_vhpc.agent.journal import domain_metadata, record
+from nova_vhpc.agent.journal import record, store
 from nova_vhpc.agent.libvirt import cputune, domain_xml, interfaces
 from nova_vhpc.agent.restore import incoming
-from nova_vhpc.agent.uplinks import moved_nics
 from nova_vhpc.linux import qemu_process
 from nova_vhpc_lab.soak import damage
 
@@ -27,9 +26,6 @@ RECORD = record.JournalRecord(
         2,
     ),
     written={'vcpu_period': frozenset({8000}), 'cpu_shares': None},
-)
-MOVED = moved_nics.MovedNics(
-    'u-1', IDENTITY, {'52:54:00:00:00:01': ('a', 'b')}
 )
 XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
 <metadata><nova:instance
@@ -47,26 +43,11 @@ XML = """<domain type='kvm' id='3'><name>instance-1</name><uuid>u-1</uuid>
 
 def journal_record(rng: random.Random) -> None:
     """Read a journal record, and write again what was accepted."""
-    _read_and_write(rng, RECORD)
-
-
-def uplink_binding(rng: random.Random) -> None:
-    """Read a record of moved NICs, and write again what was accepted."""
-    _read_and_write(rng, MOVED)
-
-
-def _read_and_write(
-    rng: random.Random, valid: record.JournalRecord | moved_nics.MovedNics
-) -> None:
-    source = json.loads(valid.to_json())
-    # Without its checksum, as of an old agent, more of the faults get through.
-    if rng.random() < 0.7:
-        del source[record.CHECKSUM_KEY]
     try:
-        accepted = valid.from_json(damage.encoded(rng, source), 'soak')
+        accepted = RECORD.from_json(_damaged(rng, RECORD.to_json()), 'soak')
     except record.JournalError:
         return
-    valid.from_json(accepted.to_json(), 'soak')
+    RECORD.from_json(accepted.to_json(), 'soak')
 
 
 def domain(rng: random.Random) -> None:
@@ -98,13 +79,13 @@ def metadata_copy(rng: random.Random) -> None:
     if rng.random() < 0.3:
         element = damage.characters(rng, element)
     with contextlib.suppress(record.JournalError):
-        domain_metadata.get(_Domain(element))
+        store.get_metadata(_Domain(element))
 
 
 def libvirt_hook(rng: random.Random) -> None:
     """Give the hook the XML of an arriving domain, with a record's copy."""
     copy = _element(rng)
-    prefix = f'<journal xmlns="{domain_metadata.URI}">'
+    prefix = f'<journal xmlns="{store.METADATA_URI}">'
     copy = copy.replace('<journal>', prefix)
     pins, shares = (str(damage.value(rng)) for _ in range(2))
     xml = XML.replace('</metadata>', f'{copy}</metadata>')
@@ -124,7 +105,15 @@ def _element(rng: random.Random) -> str:
     """Return a metadata element with a damaged record, or a valid one."""
     text = RECORD.to_json()
     if rng.random() < 0.9:
-        source = json.loads(text)
-        del source[record.CHECKSUM_KEY]
-        text = damage.encoded(rng, source)
+        text = _damaged(rng, text)
     return f'<journal>{html.escape(text, quote=False)}</journal>'
+
+
+def _damaged(rng: random.Random, text: str) -> str:
+    """Return a damaged record, often with the right checksum nevertheless."""
+    source = json.loads(text)
+    del source[record.CHECKSUM_KEY]
+    edited = damage.document(rng, source)
+    if isinstance(edited, dict) and rng.random() < 0.7:
+        return record.encode(edited)
+    return damage.encoded(rng, json.loads(text))

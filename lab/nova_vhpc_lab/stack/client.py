@@ -12,6 +12,8 @@ from typing import Any
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
+
 COMPUTE = '2.100'
 PLACEMENT = '1.39'
 
@@ -185,7 +187,7 @@ class Client:
         return self.compute('GET', f'/servers/{key}')['server']
 
     def wait_active(
-        self, keys: Iterable[str], timeout_s: float = 240
+        self, keys: Iterable[str], timeout_s: float = PATIENCE_S
     ) -> list[dict[str, Any]]:
         """Wait until all servers are ACTIVE, and return them.
 
@@ -208,7 +210,9 @@ class Client:
             active.append(server)
         return active
 
-    def delete(self, keys: Iterable[str], timeout_s: float = 60) -> None:
+    def delete(
+        self, keys: Iterable[str], timeout_s: float = PATIENCE_S
+    ) -> None:
         """Delete servers, and wait until they are gone.
 
         :raises ApiError: if a server is still there after the time.

@@ -26,6 +26,7 @@ from typing import Self
 
 from nova_vhpc_lab.stack import client, config, environment, guard
 from nova_vhpc_lab.testbed import guest, image
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 # Otherwise Nova's command line tools would monkey-patch eventlet, which its
 # services do not use any more.
@@ -453,7 +454,10 @@ class Cloud:
         self.wait_port('rabbit', 'rabbitmq')
 
     def wait_port(
-        self, port: str, daemon: str | None = None, timeout_s: float = 240
+        self,
+        port: str,
+        daemon: str | None = None,
+        timeout_s: float = PATIENCE_S,
     ) -> None:
         """Wait until a part listens on its port.
 
@@ -472,7 +476,9 @@ class Cloud:
                 self._check(daemon or port, deadline)
             time.sleep(0.1)
 
-    def wait_log(self, name: str, text: str, timeout_s: float = 240) -> None:
+    def wait_log(
+        self, name: str, text: str, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Wait until a text is in a daemon's log.
 
         :raises StackError: if the daemon has ended or the time is over.
@@ -482,7 +488,7 @@ class Cloud:
             self._check(name, deadline)
             time.sleep(0.1)
 
-    def wait_http(self, name: str, timeout_s: float = 240) -> None:
+    def wait_http(self, name: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a service answers, with an error or not.
 
         :raises StackError: if the daemon has ended or the time is over.

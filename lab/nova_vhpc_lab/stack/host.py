@@ -15,6 +15,7 @@ from typing import Any
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc_lab.stack import container, environment, guard, guests
 from nova_vhpc_lab.testbed import libvirtd
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 _HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'
 _LIBVIRTD_CONF = """\
@@ -207,7 +208,7 @@ class Host:
 
 
 def wait(
-    what: str, condition: Callable[[], Any], timeout_s: float = 60
+    what: str, condition: Callable[[], Any], timeout_s: float = PATIENCE_S
 ) -> Any:
     """Wait until a condition is true, and return its value.
 

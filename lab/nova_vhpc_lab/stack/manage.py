@@ -20,6 +20,8 @@ from nova.cmd import manage
 from nova import config, context, objects
 from nova.objects import host_mapping
 
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
+
 DONE = 'done'
 """Last line of the output of a successful run."""
 
@@ -45,7 +47,7 @@ def discover(hosts: int) -> int:
     :returns: exit status, 0 if all were mapped within 2 minutes.
     """
     admin = context.get_admin_context()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         host_mapping.discover_hosts(admin)
         if len(objects.HostMappingList.get_all(admin)) >= hosts:

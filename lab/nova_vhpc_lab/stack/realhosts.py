@@ -20,6 +20,7 @@ from nova_vhpc_lab.stack import (
     guard,
     host,
 )
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 UPLINKS = 2
 """Uplinks of each host."""
@@ -198,7 +199,6 @@ class RealHosts(cloud.Cloud):
                 )
                 >= count
             ),
-            240,
         )
 
     def _start_compute(self, compute_host: host.Host) -> None:
@@ -255,7 +255,7 @@ class RealHosts(cloud.Cloud):
             ),
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     def move(self, server: str, to: host.Host) -> None:

@@ -32,6 +32,7 @@ from nova_vhpc_lab.stack import (
     outsider,
     realhosts,
 )
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 MEMBERS = 3
 """Members of the virtual cluster: more than a host has uplinks."""
@@ -67,12 +68,6 @@ PLAIN_FLAVOR: Mapping[str, str] = {
 Only the host that runs guests has the trait. Without it, Nova would choose the
 slow host, which has more free RAM once the members run.
 """
-
-BOOT_S = 300.0
-"""Longest time until a guest that Nova calls active reports progress."""
-
-RESTORE_S = 300.0
-"""Longest time of one ``nova-vhpc-agent --restore``, in seconds."""
 
 RESTORES = 3
 """How often ``nova-vhpc-agent --restore`` is run if libvirt refuses or is too
@@ -416,9 +411,9 @@ class Scenario:
             '--restore',
             env=compute_host.programs.variables,
         )
-        if not run.wait(RESTORE_S):
+        if not run.wait(PATIENCE_S):
             raise cloud.StackError(
-                f'{run.name}: not within {RESTORE_S:.0f} s: {run.tail()}'
+                f'{run.name}: not within {PATIENCE_S:.0f} s: {run.tail()}'
             )
         return run
 
@@ -484,7 +479,7 @@ class Scenario:
         self,
         what: str,
         condition: Callable[[], Any],
-        timeout_s: float = 60,
+        timeout_s: float = PATIENCE_S,
         pause_s: float = 0.3,
     ) -> Any:
         """Wait until a condition is true, and return its value.

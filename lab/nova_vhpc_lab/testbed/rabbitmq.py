@@ -10,6 +10,7 @@ on the machine is not touched, nor is that broker's name daemon (epmd).
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -36,6 +38,7 @@ loopback_users = none
 log.file.level = warning
 disk_free_limit.absolute = 50MB
 vm_memory_high_watermark.relative = 0.4
+load_definitions = {definitions}
 """
 
 
@@ -61,11 +64,15 @@ class PrivateRabbitMQ:
 
     :param parent: directory in which the broker's own directory is created;
         by default the system's directory for temporary files.
+    :param virtual_hosts: names of its virtual hosts.
     :ivar port: TCP port of the broker on 127.0.0.1.
     """
 
-    def __init__(self, parent: Path | None = None) -> None:
+    def __init__(
+        self, parent: Path | None = None, virtual_hosts: Sequence[str] = ('/',)
+    ) -> None:
         self._parent = parent
+        self._virtual_hosts = virtual_hosts
         self._root = Path()
         self._broker: subprocess.Popen[bytes] | None = None
         self._epmd: subprocess.Popen[bytes] | None = None
@@ -86,8 +93,10 @@ class PrivateRabbitMQ:
         )
         try:
             self.port, self._dist_port, self._epmd_port = _free_ports(3)
+            definitions = self._root / 'definitions.json'
+            definitions.write_text(json.dumps(self._definitions()))
             (self._root / 'rabbitmq.conf').write_text(
-                _CONFIG.format(port=self.port)
+                _CONFIG.format(port=self.port, definitions=definitions)
             )
             (self._root / 'enabled_plugins').write_text('[].\n')
             self._epmd = subprocess.Popen(
@@ -174,6 +183,20 @@ class PrivateRabbitMQ:
             self._epmd = None
         if self._root != Path():
             shutil.rmtree(self._root, ignore_errors=True)
+
+    def _definitions(self) -> dict[str, object]:
+        """Return the user and what it may do, in RabbitMQ's words."""
+        everything = {'configure': '.*', 'write': '.*', 'read': '.*'}
+        return {
+            'users': [
+                {'name': 'guest', 'password': 'guest', 'tags': 'administrator'}
+            ],
+            'vhosts': [{'name': name} for name in self._virtual_hosts],
+            'permissions': [
+                {'user': 'guest', 'vhost': name, **everything}
+                for name in self._virtual_hosts
+            ],
+        }
 
     def _environment(self) -> dict[str, str]:
         root = str(self._root)

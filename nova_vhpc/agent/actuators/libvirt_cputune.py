@@ -10,11 +10,14 @@ from typing import Any
 
 import libvirt
 
+from nova_vhpc.agent import errors, plugins
 from nova_vhpc.agent.actuators import affinity
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.linux import cgroup, tick
+
+NAMESPACE = 'nova_vhpc.actuators'
 
 TICKS_PER_SLICE = 1
 """The kernel preempts a thread whose slice is over at a scheduler tick."""
@@ -26,17 +29,15 @@ GUESSED_HZ = 250
 class LibvirtCputuneActuator:
     """Writes the cputune by libvirt; works on every host.
 
+    A plugin in its place has the same methods and writes no other value: the
+    journal holds, and a restore writes, only these.
+
     :param conf: configuration with ``[vhpc_agent]``.
     """
 
     def __init__(self, conf: Any) -> None:
         self._cgroup = pathlib.Path(conf.vhpc_agent.cgroup_root)
-        self._weights_by_file = conf.vhpc_agent.window_weights == 'cgroup'
         self._limits: model.ActuatorLimits | None = None
-
-    def check(self) -> str | None:
-        """Return None: libvirt always accepts these calls."""
-        return None
 
     def limits(self) -> model.ActuatorLimits:
         """Return the limits of libvirt, cgroup version and kernel tick."""
@@ -53,17 +54,21 @@ class LibvirtCputuneActuator:
                 max_shares=10_000 if v2 else 262_144,
                 can_place=affinity.is_allowed(),
             )
-        if self._weights_by_file and not self._limits.can_idle:
+        if not self._limits.can_idle:
             # Looked at again: on a host without guests there may be no group.
             can_idle = cgroup.can_idle(self._cgroup)
             if can_idle:
                 self._limits = dataclasses.replace(self._limits, can_idle=True)
         return self._limits
 
-    def write(
-        self, guest: guest.Guest, tune: model.CpuTune, slice_us: int | None
-    ) -> None:
-        """Make one call for bandwidth, one for shares, one per moved vCPU."""
+    def write(self, guest: guest.Guest, tune: model.CpuTune) -> None:
+        """Write the fields of ``tune`` that are not None.
+
+        One call for bandwidth, one for shares, one per moved vCPU. Each value
+        is noted in the guest as soon as it is in force.
+
+        :raises libvirt.libvirtError, OSError: a value was refused.
+        """
         domain = guest.domain
         if tune.period_us is not None and tune.quota_us is not None:
             self._write_bandwidth(guest, tune.period_us, tune.quota_us)
@@ -110,8 +115,27 @@ class LibvirtCputuneActuator:
                 )
             raise
 
-    def undo(self, guest: guest.Guest) -> None:
-        """Do nothing: the journal records all values."""
+
+def load(conf: Any) -> Any:
+    """Return the actuator that ``[vhpc_agent]actuators`` names.
+
+    :raises ConfigError: not just one is named, it is unknown, or it failed.
+    """
+    names = conf.vhpc_agent.actuators
+    value = f"[vhpc_agent]actuators = '{','.join(names)}'"
+    if len(names) != 1:
+        raise errors.ConfigError(
+            f'{value}: name one; allowed: {plugins.allowed(NAMESPACE)}'
+        )
+    actuator_class = plugins.load(
+        NAMESPACE, names[0], value, 'no such actuator'
+    )
+    try:
+        actuator = actuator_class(conf)
+        actuator.limits()
+    except Exception as error:
+        raise errors.ConfigError(f'{value}: failed: {error!r}') from error
+    return actuator
 
 
 def _pin(guest: guest.Guest, vcpu: int, cpus: frozenset[int]) -> bool:

@@ -202,14 +202,14 @@ def _restore_file(
 def end_idle(
     uuid: str,
     domain_id: int,
-    written: written_values.WrittenValues | None,
+    written: written_values.WrittenValues,
     processes: qemu_process.Processes,
 ) -> None:
     """Make a guest's group no longer idle if the agent may have made it so.
 
     Else libvirt cannot write the original weight. Never raises.
 
-    :param written: values that may have been written; None if unknown.
+    :param written: values that may have been written.
     """
     pid = processes.find(uuid, domain_id)
     if not pid:

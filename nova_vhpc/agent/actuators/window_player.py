@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Set
 
 from nova_vhpc.agent.actuators import share_writer
-from nova_vhpc.control import lateness, model
+from nova_vhpc.control import model
+from nova_vhpc.control.gang import window_width
 
 LOG = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class WindowPlayer:
         self._favoured: Set[str] = frozenset()
         self._began_s = 0.0
         self._border_s: float | None = None
-        self._lateness = lateness.MeanLateness()
+        self._lateness = window_width.MeanLateness()
         self._worst_late_us = 0
 
     def play(self, schedule: model.WindowSchedule | None) -> None:

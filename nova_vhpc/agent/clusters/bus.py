@@ -17,17 +17,15 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import protocol, slot_message
+from nova_vhpc.agent.clusters import messages, protocol
 from nova_vhpc.agent.rpc import server
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.control.model import ClusterPlan, Phase
-from nova_vhpc.control.slots import messages
+from nova_vhpc.control.slots.messages import Message as SlotMessage
 
 LOG = logging.getLogger(__name__)
 
 NAMESPACE = 'vhpc.peers'
-VERSION = '1.2'
-"""1.0: phase. 1.1: phase with min_slice_us. 1.2: slots."""
+VERSION = '1.0'
 
 _TOPIC_PREFIX = 'vhpc.peers.'
 _MAX_CLUSTER_BYTES = 100
@@ -62,7 +60,7 @@ class _Endpoint:
     def __init__(
         self,
         on_message: Callable[[protocol.Message], None],
-        on_slots: Callable[[messages.Message], None] = lambda _: None,
+        on_slots: Callable[[SlotMessage], None] = lambda _: None,
     ) -> None:
         self._on_message = on_message
         self._on_slots = on_slots
@@ -74,7 +72,7 @@ class _Endpoint:
         ``doc/source/reference/rpc.rst`` describes the fields.
         """
         try:
-            message = decode(fields)
+            message = messages.decode_phase(fields)
         except (KeyError, TypeError, ValueError) as error:
             self._ignore(error)
             return
@@ -83,7 +81,7 @@ class _Endpoint:
     def slots(self, context: Any, **fields: Any) -> None:
         """Take one host's report on the slots of a cluster."""
         try:
-            message = slot_message.decode(fields)
+            message = messages.decode_slots(fields)
         except (KeyError, TypeError, ValueError) as error:
             self._ignore(error)
             return
@@ -99,52 +97,6 @@ class _Endpoint:
         self._logged = True
 
 
-def encode(message: protocol.Message) -> dict[str, Any]:
-    """Return the fields of a message as they are sent."""
-    fields: dict[str, Any] = {
-        'cluster': message.cluster,
-        'host': message.host,
-        'boot': message.boot,
-        'seq': message.seq,
-        'phase': message.statement.phase.value,
-        'lease_ms': message.lease_us // 1000,
-    }
-    if message.statement.min_slice_us is not None:
-        fields['min_slice_us'] = message.statement.min_slice_us
-    return fields
-
-
-def decode(fields: dict[str, Any]) -> protocol.Message:
-    """Return the message that has these fields.
-
-    Unknown fields are ignored: they belong to newer versions.
-
-    :raises KeyError, TypeError, ValueError: the fields are invalid.
-    """
-    numbers = {name: fields[name] for name in ('boot', 'seq', 'lease_ms')}
-    slice_us = fields.get('min_slice_us')
-    if slice_us is not None:
-        numbers['min_slice_us'] = slice_us
-    for name, value in numbers.items():
-        if type(value) is not int or not 0 <= value < 2**63:
-            raise ValueError(f'{name} {value!r} is not an integer from 0')
-    for name in ('cluster', 'host'):
-        value = fields[name]
-        if not isinstance(value, str) or len(value) > protocol.MAX_NAME:
-            raise TypeError(
-                f'{name} {str(value)[: protocol.MAX_NAME]!r} is not a string '
-                f'of at most {protocol.MAX_NAME} characters'
-            )
-    return protocol.Message(
-        cluster=fields['cluster'],
-        host=fields['host'],
-        boot=fields['boot'],
-        seq=fields['seq'],
-        statement=ClusterPlan(Phase(fields['phase']), slice_us),
-        lease_us=fields['lease_ms'] * 1000,
-    )
-
-
 class PeerBus:
     """Sends and receives messages, without interpreting them.
 
@@ -153,8 +105,6 @@ class PeerBus:
     :param on_message: called with each message received, in a thread of
         oslo.messaging.
     :param on_slots: called in the same way with messages about slots.
-    :param version_cap: newest version that all agents on the bus understand;
-        None for no limit.
     :ivar detail: why messages of other hosts are not received, as far as is
         known.
     """
@@ -164,16 +114,14 @@ class PeerBus:
         transport: Any,
         host: str,
         on_message: Callable[[protocol.Message], None],
-        version_cap: str | None = None,
-        on_slots: Callable[[messages.Message], None] = lambda _: None,
+        on_slots: Callable[[SlotMessage], None] = lambda _: None,
     ) -> None:
         self._transport = transport
         self._host = host
         self._endpoint = _Endpoint(on_message, on_slots)
         self._client = messaging.get_rpc_client(
             transport,
-            messaging.Target(namespace=NAMESPACE, version='1.0'),
-            version_cap=version_cap,
+            messaging.Target(namespace=NAMESPACE, version=VERSION),
             # The protocol renews and repeats by itself.
             retry=0,
         )
@@ -215,36 +163,20 @@ class PeerBus:
 
         :raises BusError: the broker did not accept it.
         """
-        fields = encode(message)
-        version = '1.0'
-        client = self._client.prepare(topic=topic(message.cluster))
-        if 'min_slice_us' in fields:
-            if client.can_send_version('1.1'):
-                version = '1.1'
-            else:
-                del fields['min_slice_us']
-        self._cast(client, version, 'phase', fields)
+        self._cast('phase', messages.encode_phase(message))
 
-    @property
-    def can_send_slots(self) -> bool:
-        """Whether all agents understand messages about slots."""
-        return bool(self._client.can_send_version('1.2'))
-
-    def send_slots(self, message: messages.Message) -> None:
+    def send_slots(self, message: SlotMessage) -> None:
         """Give a message about slots to the broker.
 
         :raises BusError: the broker did not accept it.
         """
-        client = self._client.prepare(topic=topic(message.cluster))
-        self._cast(client, '1.2', 'slots', slot_message.encode(message))
+        self._cast('slots', messages.encode_slots(message))
 
-    def _cast(
-        self, client: Any, version: str, method: str, fields: dict[str, Any]
-    ) -> None:
+    def _cast(self, method: str, fields: dict[str, Any]) -> None:
         try:
-            client.prepare(fanout=True, version=version).cast(
-                {}, method, **fields
-            )
+            self._client.prepare(
+                topic=topic(fields['cluster']), fanout=True
+            ).cast({}, method, **fields)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
             raise BusError(errors.one_line(error)) from error

@@ -7,7 +7,7 @@
 import logging
 from collections.abc import Container, Iterable
 
-from nova_vhpc.agent.clusters import membership
+from nova_vhpc.agent.clusters import nova
 
 LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class ClusterLimit:
             detail = (
                 f'projects {", ".join(projects)} have more than '
                 f'{MAX_NAMED_CLUSTERS} clusters on this host by '
-                f'{membership.METADATA_KEY}; each host decides by itself '
+                f'{nova.METADATA_KEY}; each host decides by itself '
                 'about the others'
             )
         if detail != self.detail:

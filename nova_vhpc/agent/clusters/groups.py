@@ -4,9 +4,8 @@
 
 """Which virtual cluster a server of this host belongs to.
 
-Nova's API is the source; a groups file takes precedence over it; and a
-notification only makes the agent query Nova at once. While Nova is away, its
-last answer stays in force, and its age is shown.
+Nova's API is the source; a groups file takes precedence over it. While Nova is
+away, its last answer stays in force, and its age is shown.
 """
 
 import logging
@@ -20,7 +19,7 @@ import yaml
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import membership, notifications, nova, unlisted
+from nova_vhpc.agent.clusters import nova, protocol
 from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +69,6 @@ class Groups:
             lambda: _FILE_INTERVAL_S,
             wait_first=True,
         )
-        self._notifications: notifications.GroupNotifications | None = None
         self._nova = nova.NovaServers(conf, host)
         # Replaced as a whole, because every tick looks up every server and
         # must not wait for a lock.
@@ -102,17 +100,9 @@ class Groups:
         if self.uses_nova:
             self._enter('starting', '')
             self._nova_thread.start()
-            if self._options.notifications:
-                self._notifications = notifications.GroupNotifications(
-                    self._conf, self._host, self._nova_thread.wake
-                )
-                self._notifications.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop querying Nova. The known clusters are kept."""
-        if self._notifications is not None:
-            self._notifications.stop()
-            self._notifications = None
         self._file_thread.stop(timeout_s)
         self._nova_thread.stop(timeout_s)
 
@@ -140,7 +130,7 @@ class Groups:
         if not is_known:
             self._query_soon(server_uuid)
             if flavor_cluster is not None:
-                return membership.scoped(flavor_cluster, project)
+                return nova.scoped(flavor_cluster, project)
         return answer.clusters.get(server_uuid)
 
     @property
@@ -158,8 +148,6 @@ class Groups:
             answered_s = self._answered_s
             merged = {**self._answer.clusters, **self._file_clusters}
             state, detail = self._state, self._detail
-        if not detail and self._notifications is not None:
-            detail = self._notifications.detail
         counts: dict[str, int] = {}
         for cluster in merged.values():
             counts[cluster] = counts.get(cluster, 0) + 1
@@ -246,7 +234,7 @@ class Groups:
         # A server that is missing only once may just have been deleted.
         servers = unlisted_before & self._unlisted
         if servers:
-            detail = unlisted.Unlisted(
+            detail = nova.Unlisted(
                 self._host,
                 servers,
                 len(self._running_here() | servers),
@@ -276,7 +264,7 @@ class Groups:
             stamp = (stat.st_mtime, stat.st_size)
             if stamp == self._file_stamp:
                 return
-            file_clusters = membership.read_file(
+            file_clusters = read_file(
                 yaml.safe_load(Path(name).read_text('utf-8'))
             )
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -303,3 +291,34 @@ class Groups:
             changed = state != self._state
             self._state, self._detail = state, detail
         return changed
+
+
+def read_file(content: Any) -> dict[str, str]:
+    """Return the virtual cluster by server from a groups file.
+
+    :param content: content of the file, parsed as YAML.
+    :raises ValueError: naming the invalid part.
+    """
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ValueError('it must map cluster names to lists of servers')
+    cluster_by_server: dict[str, str] = {}
+    for cluster, servers in content.items():
+        if len(str(cluster)) > protocol.MAX_NAME:
+            raise ValueError(
+                f"'{str(cluster)[:32]}...' is no name of a cluster: it has "
+                f'more than {protocol.MAX_NAME} characters'
+            )
+        if not isinstance(servers, list):
+            raise ValueError(f"'{cluster}' must be a list of server uuids")
+        for server in servers:
+            if not isinstance(server, str):
+                # Not printed: YAML's aliases can make it endless.
+                raise ValueError(f"'{cluster}' has a server that is no text")
+            first_cluster = cluster_by_server.setdefault(server, str(cluster))
+            if first_cluster != str(cluster):
+                raise ValueError(
+                    f'server {server} is in {first_cluster} and in {cluster}'
+                )
+    return cluster_by_server

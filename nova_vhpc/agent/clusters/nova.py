@@ -1,22 +1,24 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the servers of this host and their groups from Nova's API."""
+"""Read the servers of this host, and their virtual clusters, from Nova."""
 
 import concurrent.futures
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
 from oslo_config import cfg
 
-from nova_vhpc.agent.clusters import membership
 from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api
+from nova_vhpc.flavor import extra_specs
 
 MICROVERSION = '2.100'
+
+METADATA_KEY = 'vhpc:cluster'
 
 _MAX_CALLS = 16
 """Servers that are asked for at a time."""
@@ -24,6 +26,139 @@ _MAX_CALLS = 16
 
 class NovaError(Exception):
     """Nova is away, refused the request, or gave an invalid answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Membership:
+    """Cluster membership of one server with ``vhpc:`` extra specs.
+
+    :ivar server: UUID of the server.
+    :ivar group: UUID of the server group that the server was booted into;
+        None without one.
+    :ivar named: cluster name from metadata or flavor, with its project;
+        None without one.
+    :ivar migrating: whether Nova is migrating the server to another host, or
+        is about to.
+    """
+
+    server: str
+    group: str | None = None
+    named: str | None = None
+    migrating: bool = False
+
+
+def scoped(name: str, project: str | None) -> str:
+    """Return a cluster name that is unique between projects.
+
+    Tenants write the metadata, and many tenants use the same flavor, so the
+    same name in two projects means two clusters.
+
+    :param name: name from the server's metadata or flavor.
+    :param project: the server's project; None if unknown.
+    """
+    return name if project is None else f'{project}/{name}'
+
+
+def read_server(server: Mapping[str, Any]) -> Membership | None:
+    """Return the membership of one entry of ``GET /servers/detail``.
+
+    Needs microversion 2.100, which has the scheduler hints.
+
+    :returns: None for a server without ``vhpc:`` extra specs, and for the
+        stub that Nova returns for a server of a cell that is down.
+    """
+    flavor = server.get('flavor') or {}
+    specs = flavor.get('extra_specs') or {}
+    if not extra_specs.requested(specs):
+        return None
+    hint = (server.get('scheduler_hints') or {}).get('group')
+    if isinstance(hint, list):
+        hint = hint[0] if hint else None
+    metadata = server.get('metadata') or {}
+    name = extra_specs.parse(
+        {METADATA_KEY: metadata[METADATA_KEY]}
+        if METADATA_KEY in metadata
+        else {METADATA_KEY: specs[METADATA_KEY]}
+        if METADATA_KEY in specs
+        else {}
+    ).cluster
+    return Membership(
+        server=server['id'],
+        group=hint,
+        named=None if name is None else scoped(name, server.get('tenant_id')),
+        migrating=server.get('OS-EXT-STS:task_state') == 'migrating',
+    )
+
+
+def clusters(
+    memberships: Iterable[Membership], deleted_groups: frozenset[str]
+) -> dict[str, str]:
+    """Return the virtual cluster by server.
+
+    :param deleted_groups: server groups that were deleted; a server that was
+        booted into one is in no cluster, unless one is named.
+    """
+    cluster_by_server = {}
+    for member in memberships:
+        group = member.group
+        if group in deleted_groups:
+            group = None
+        cluster = group or member.named
+        if cluster is not None:
+            cluster_by_server[member.server] = cluster
+    return cluster_by_server
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Servers that run here and that Nova's answer does not list.
+
+    Nova answers with an empty list, and reports success, for a host that it
+    does not know and for a cell whose database is away.
+
+    :ivar host: the host of which Nova was asked.
+    :ivar servers: the servers that Nova does not list.
+    :ivar running: number of servers that run here.
+    :ivar was_listed: whether an earlier answer had any of the servers.
+    """
+
+    host: str
+    servers: frozenset[str]
+    running: int
+    was_listed: bool
+
+    def reason(self, host_of: Callable[[str], str | None]) -> str:
+        """Return what is wrong and what to do.
+
+        :param host_of: returns the host that Nova has a server on, or None.
+        """
+        count = len(self.servers)
+        if self.was_listed:
+            return (
+                f'Nova does not list {count} of {self.running} servers that '
+                "run here; is their cell's database away?"
+            )
+        server = min(self.servers)
+        host = host_of(server)
+        if count < self.running or host == self.host:
+            where = '' if host is None else f' (it has {server} on {host})'
+            return (
+                f'Nova does not list {count} of {self.running} servers that '
+                f'run here{where}; were they moved to another host?'
+            )
+        question = (
+            f'Nova names none of the {count} servers that run here among the '
+            f'servers of host {self.host}'
+        )
+        if host is not None:
+            return (
+                f'{question}: it has {server} on {host}; set [vhpc_agent]host '
+                f"to that name, which is nova-compute's [DEFAULT]host"
+            )
+        return (
+            f"{question}; is [vhpc_agent]host what nova-compute's "
+            '[DEFAULT]host is (openstack compute service list)?'
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +234,7 @@ class NovaServers:
             )
         return Answer(
             frozenset(member.server for member in members),
-            membership.clusters(members, deleted_groups),
+            clusters(members, deleted_groups),
             frozenset(member.server for member in members if member.migrating),
             frozenset(servers),
         )
@@ -129,7 +264,7 @@ class NovaServers:
             return {
                 server['id']: server.get('OS-EXT-SRV-ATTR:host')
                 for server in self._listed(self._nova(), project_id=project)
-                if (found := membership.read_server(server)) is not None
+                if (found := read_server(server)) is not None
                 and found.group is None
                 and found.named == cluster
             }
@@ -176,15 +311,13 @@ class NovaServers:
                 raise NovaError(str(error)) from error
         return self._adapter
 
-    def _servers(
-        self, nova: Any
-    ) -> Iterator[tuple[str, membership.Membership | None]]:
-        """Yield the UUID of every server of this host, and its membership.
+    def _servers(self, nova: Any) -> Iterator[tuple[str, Membership | None]]:
+        """Yield the UUID of every server of this host, and its
 
         The membership is None for a server without ``vhpc:`` extra specs.
         """
         for server in self._listed(nova, host=self._host):
-            yield server['id'], membership.read_server(server)
+            yield server['id'], read_server(server)
 
     @staticmethod
     def _listed(nova: Any, **query: str) -> Iterator[Mapping[str, Any]]:

@@ -116,7 +116,6 @@ class PhaseExchange:
             transport,
             self._host,
             self._receive,
-            self._options.version_cap,
             self.slots.receive,
         )
         self._bus.start()

@@ -79,17 +79,10 @@ class SlotExchange:
         )
 
     def start(self, peer_bus: bus.PeerBus) -> None:
-        """Start to send and decide, unless all agents are not new enough."""
+        """Start to send and decide."""
         self._bus = peer_bus
-        if self._silent:
-            return
-        if not peer_bus.can_send_slots:
-            LOG.warning(
-                '[vhpc_peers]version_cap allows no messages about slots; '
-                'gang windows follow a local rotation'
-            )
-            return
-        self._thread.start()
+        if not self._silent:
+            self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """Tell the other hosts, if the broker answers, and stop."""
@@ -211,8 +204,6 @@ class SlotExchange:
                 f"this host's clock is {abs(self._offset_us) / 1000:.0f} ms "
                 f'{direction} those of other hosts'
             )
-        if self._bus is not None and not self._bus.can_send_slots:
-            return '[vhpc_peers]version_cap allows no messages about slots'
         if self._other_lengths:
             host, other = min(self._other_lengths.items())
             return (

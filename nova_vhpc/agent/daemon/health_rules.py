@@ -239,13 +239,6 @@ def _groups(document: health.Document) -> health.PartHealth:
             groups['file_problem'],
             'mend the file; it is read again by itself',
         )
-    if state == 'fresh' and detail:
-        return health.PartHealth(
-            health.State.DEGRADED,
-            f'changes of groups are noticed late: {detail}',
-            'check [vhpc_nova]notifications and notification_exchange, and '
-            '[notifications] of nova.conf',
-        )
     if state == 'starting':
         return health.STARTING
     if (
@@ -311,8 +304,7 @@ def _slots(document: health.Document) -> health.PartHealth:
             health.State.DEGRADED,
             f'not all hosts agree on cluster slots: {slots["detail"]}',
             'synchronise the clocks of all hosts, by chrony or NTP; set '
-            '[vhpc_control]gang_window_us to the same value on all; unset '
-            '[vhpc_peers]version_cap when all agents are upgraded',
+            '[vhpc_control]gang_window_us to the same value on all',
         )
     return health.OFF if slots.get('state', 'off') == 'off' else health.OK
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import core, registry
 
-from nova_vhpc.agent.uplinks import dry_run, publish_worker
+from nova_vhpc.agent.uplinks import publish_worker
 
 PREFIX = 'nova_vhpc_'
 
@@ -183,7 +183,7 @@ def _uplinks(
         '1 while Placement has the uplinks as they are.',
     )
     state = publishing.get('state', 'off')
-    if state not in ('off', dry_run.DryPublishWorker.DONE):
+    if state not in ('off', publish_worker.DryPublishWorker.DONE):
         done = state == publish_worker.PublishWorker.DONE
         gauge.add_metric([], float(done))
     yield gauge

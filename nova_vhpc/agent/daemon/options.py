@@ -13,16 +13,13 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_reports import opts as reports_opts
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import guru_report
 from nova_vhpc.agent.rpc import transport
 from nova_vhpc.clients import credentials
 from nova_vhpc.conf import log_format, nova_api, opts, unknown_options
-from nova_vhpc.conf import neutron as neutron_conf
 from nova_vhpc.conf import placement as placement_conf
 
 LOG = logging.getLogger(__name__)
@@ -30,7 +27,7 @@ LOG = logging.getLogger(__name__)
 OTHER_SERVICES = (*opts.HELPERS, 'scheduler', 'vendordata')
 """Modules of ``nova_vhpc.conf`` that have no options of the agent."""
 
-CREDENTIALS = (nova_api.GROUP, placement_conf.GROUP, neutron_conf.GROUP)
+CREDENTIALS = (nova_api.GROUP, placement_conf.GROUP)
 
 CLI_OPTS = [
     cfg.BoolOpt(
@@ -188,7 +185,6 @@ def unread(with_log: bool = True) -> AgentOptions:
     if with_log:
         log.register_options(conf)
     conf.register_cli_opts(CLI_OPTS)
-    guru_report.register_opts(conf)
     for module in option_modules():
         module.register_opts(conf)
     return conf
@@ -202,7 +198,6 @@ def check(conf: cfg.ConfigOpts) -> None:
     """
     for module in option_modules():
         conf_package.check(conf, module.list_opts())
-    conf_package.check(conf, reports_opts.list_opts())
     credentials.check(conf, CREDENTIALS)
     transport.check(conf)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import host_lock
-from nova_vhpc.agent.daemon import restore_nics
-from nova_vhpc.agent.journal import domain_metadata, store
-from nova_vhpc.agent.libvirt import connection, wakeup
+from nova_vhpc.agent import errors, host_lock
+from nova_vhpc.agent.journal import store
+from nova_vhpc.agent.libvirt import connection
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.restore import recovery
-from nova_vhpc.agent.uplinks import moved_nics
+from nova_vhpc.agent.uplinks.binders import base
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +47,9 @@ libvirtd that was just restarted lists domains whose control groups it does not
 know yet."""
 
 RETRY_PAUSE_SECONDS = 0.5
+
+OVSDB_SECONDS = 5.0
+"""Longest time to wait for Open vSwitch, if there is anything to restore."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -106,7 +109,7 @@ class HostRestorer:
             waiting[uuid] = name
             self._pending.put((uuid, name, domain))
         not_running = self._journalled - waiting.keys()
-        wakeup.ConnectionWakeup(lambda: conn, lambda: bool(waiting)).wake()
+        connection.ConnectionWakeup(lambda: conn, lambda: bool(waiting)).wake()
         for _ in range(min(THREADS, len(waiting))):
             # Daemon threads: unlike an executor's, the exit does not wait for
             # them.
@@ -151,7 +154,7 @@ class HostRestorer:
 
     def _clean_one(self, domain: Any, uuid: str) -> None:
         has_record = uuid in self._journalled
-        if not has_record and domain_metadata.URI not in domain.XMLDesc(0):
+        if not has_record and store.METADATA_URI not in domain.XMLDesc(0):
             return
         outcome = self._restorer.recover(domain)
         if outcome is not recovery.Outcome.NOTHING:
@@ -182,7 +185,7 @@ def restore_host(conf: Any) -> int:
     lock = host_lock.Lock(options.run_path, journal.path, options.libvirt_uri)
     lock.acquire()
     try:
-        nics = restore_nics.NicRestorer(conf)
+        nics = NicRestorer(conf)
         try:
             return _restore(conf, journal, nics)
         finally:
@@ -191,9 +194,75 @@ def restore_host(conf: Any) -> int:
         lock.release()
 
 
-def _restore(
-    conf: Any, journal: store.Journal, nics: restore_nics.NicRestorer
-) -> int:
+class NicRestorer:
+    """Restores the NICs of all servers of this host.
+
+    Every installed binder takes part, also if ``bind_uplinks`` or the binder
+    was turned off since. Options that are invalid are reported, and keep
+    nothing else from being restored.
+
+    :param conf: with the groups ``vhpc_agent`` and ``vhpc_topology``.
+    """
+
+    def __init__(self, conf: Any) -> None:
+        self._problems: list[str] = []
+        self._ovsdb: ovsdb_connection.Ovsdb | None = None
+        try:
+            self._ovsdb = ovsdb_connection.make_ovsdb(conf)
+        except errors.ConfigError as error:
+            self._problems.append(str(error))
+        self._binders, problems = base.load_all(conf, self._ovsdb)
+        self._restored: set[str] = set()
+        self._has_failed = False
+        if not self._binders.records() and not problems:
+            # Nothing is left on the host: no option matters.
+            self._problems.clear()
+        self._problems += problems
+
+    def restore(self, libvirt: Callable[[], Any]) -> dict[str, str]:
+        """Restore all NICs that are not restored yet.
+
+        :param libvirt: returns libvirt's connection, or raises libvirtError:
+            not every binder needs it.
+        :returns: reasons for failures, by UUID of the server, or what else
+            has failed.
+        """
+        before = self._binders.records()
+        if self._ovsdb is not None and before:
+            self._ovsdb.start()
+            if not self._ovsdb.connected:
+                self._ovsdb.wait(OVSDB_SECONDS)
+        failures = self._binders.restore_all(libvirt)
+        self._restored |= before.keys() - self._binders.records().keys()
+        failures.update(
+            (f'binder {number}', problem)
+            for number, problem in enumerate(self._problems, 1)
+        )
+        self._has_failed = bool(failures)
+        return failures
+
+    def report(self) -> None:
+        """Log what was restored; and why Open vSwitch was not, if so."""
+        if self._restored:
+            LOG.info('NICs of %d servers are restored', len(self._restored))
+        ovsdb = self._ovsdb
+        # Not asked at all if there was nothing to restore.
+        if self._has_failed and ovsdb is not None and ovsdb.problem():
+            LOG.error(
+                'ovsdb-server at %s does not answer, so that NICs in Open '
+                'vSwitch are left as they are: start it, or correct '
+                '[vhpc_topology] ovsdb_connection, then run nova-vhpc-agent '
+                '--restore again',
+                ovsdb.remote,
+            )
+
+    def stop(self) -> None:
+        """End the connection to Open vSwitch."""
+        if self._ovsdb is not None:
+            self._ovsdb.stop()
+
+
+def _restore(conf: Any, journal: store.Journal, nics: NicRestorer) -> int:
     """Restore all domains and NICs; return the exit status."""
     uri = conf.vhpc_agent.libvirt_uri
     # What needs no libvirt does not wait for it.
@@ -202,7 +271,6 @@ def _restore(
     conn = _wait_for(uri)
     if conn is None:
         failures = nics.restore(_no_libvirt)
-        failures.update(moved_nics.make_journal(conf).problems())
         nics.report()
         LOG.error(
             'libvirt at %s does not answer; no domain is restored, %d servers '
@@ -218,7 +286,6 @@ def _restore(
         summary = _clean(
             conn, uri, restorer, lambda conn: nics.restore(lambda: conn)
         )
-        summary.failed.update(moved_nics.make_journal(conf).problems())
     except libvirt.libvirtError as error:
         LOG.error('libvirt at %s: %s', uri, error)
         return 1

@@ -16,19 +16,15 @@ from nova_vhpc.agent import (
     periodic,
     process_limits,
 )
-from nova_vhpc.agent.actuators import base as actuator_base
-from nova_vhpc.agent.actuators import window_player
+from nova_vhpc.agent.actuators import libvirt_cputune, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
-    guru_report,
     health,
     health_watch,
     host_metrics,
     metrics,
     metrics_access,
-    shutdown,
-    signals,
     status,
     status_socket,
     systemd,
@@ -37,17 +33,16 @@ from nova_vhpc.agent.daemon import (
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.lifecycle import manager, restore_report
+from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
     binder,
     claims,
-    dry_run,
-    moved_nics,
+    publish_worker,
     steering,
 )
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.linux import cpus, qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -80,7 +75,7 @@ class Service:
         self.controller = controller_factory.make_controller(
             conf, self.host_cpus.described(), self.host_cpus.missing()
         )
-        actuators = actuator_base.load_actuators(conf)
+        actuator = libvirt_cputune.load(conf)
         self.journal = store.Journal(options.state_path)
         self.lock = (
             host_lock.Lock(options.run_path)
@@ -94,11 +89,7 @@ class Service:
         self.sampler = sampler.make_sampler(
             conf,
             base.Host(
-                options.proc_root,
-                options.sys_root,
-                options.cgroup_root,
-                options.period_ms / 1000,
-                lambda: self.guest_manager.connection.get(),
+                options.proc_root, options.sys_root, options.cgroup_root
             ),
             controller_factory.follows_io(conf),
         )
@@ -106,7 +97,7 @@ class Service:
             conf, self.host_name, options.period_ms / 1000
         )
         self.ovsdb = connection.make_ovsdb(conf)
-        self.publish_worker = dry_run.make_publish_worker(
+        self.publish_worker = publish_worker.make_publish_worker(
             conf, self.host_name, self.ovsdb
         )
         self.phase_exchange = phase_exchange.PhaseExchange(
@@ -128,20 +119,17 @@ class Service:
             self.journal,
             self.processes,
             self.sampler,
-            actuators,
+            actuator,
             self.host_cpus.usable,
             self.window_player,
         )
         self.binder = self._make_binder()
-        self.moved_nics = moved_nics.MovedNicsJournal(
-            options.state_path, self.processes
-        )
         self.notifier = systemd.Notifier()
         self.metrics = self._make_metrics()
         self.tick_loop = tick.TickLoop(
             options.period_ms * 1000,
             self.host_cpus.described,
-            lambda: actuator_base.common_limits(actuators),
+            actuator.limits,
             self.guest_manager,
             self.controller,
             self._cluster_of,
@@ -166,7 +154,7 @@ class Service:
             wait_first=True,
         )
         self._started = time.time()
-        self.signals = signals.Signals()
+        self.signals = systemd.Signals()
 
     def _make_metrics(self) -> metrics.Metrics:
         binder = self.binder
@@ -199,7 +187,7 @@ class Service:
         options = self.conf.vhpc_agent
         if not (options.bind_uplinks or self.conf.vhpc_topology.publish):
             return None
-        binders = binder_set.load(self.conf, self.ovsdb)
+        binders = binder_base.load(self.conf, self.ovsdb)
         return binder.UplinkBinder(
             binders,
             lambda: self.guest_manager.guests,
@@ -245,44 +233,35 @@ class Service:
             'groups': self.groups.status(),
             'publishing': self.publish_worker.status(),
             'peers': self.phase_exchange.status(),
-            'binding': self._binding_status(),
+            'binding': self.binder.status() if self.binder else None,
             'metrics': self.metrics.status(),
             'health': self._health_watch.last,
         }
-
-    def _binding_status(self) -> dict[str, Any] | None:
-        binding = self.binder.status() if self.binder else None
-        moved = self.moved_nics.problems()
-        if not moved:
-            return binding
-        binding = binding or {'state': 'off', 'problems': {}}
-        binding['problems'] = moved | binding['problems']
-        return binding
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         """Restore all guests and write nothing until :meth:`resume`.
 
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         LOG.info('Paused: restoring all servers')
         attempts = self.guest_manager.pause()
         # Only after the pause, before which a tick would start windows again.
         self.window_player.play(None)
-        return restore_report.restored(attempts, wait_s)
+        return restore_queue.report_restored(attempts, wait_s)
 
     def resume(self, server: str | None = None) -> dict[str, Any] | None:
         """Manage servers again after a pause, restore or external change.
 
         :param server: UUID of a server that was restored, or handed back
             after an external change; None for all but those handed back.
-        :returns: for one server, see :func:`restore_report.resumed`.
+        :returns: for one server, see :func:`restore_queue.report_resumed`.
         """
         if server is None:
             LOG.info('Resumed: managing servers again')
             self.guest_manager.resume()
             return None
-        return restore_report.resumed(
+        return restore_queue.report_resumed(
             server, self.guest_manager.resume_one(server)
         )
 
@@ -291,16 +270,16 @@ class Service:
 
         :param server: UUID of the server; None for all.
         :param wait_s: longest time to wait for that, in seconds.
-        :returns: see :func:`restore_report.restored`.
+        :returns: see :func:`restore_queue.report_restored`.
         """
         if server is None:
             return self.pause(wait_s)
         attempt = self.guest_manager.restore_one(server)
         if attempt is None:
-            return restore_report.refused(
+            return restore_queue.report_refused(
                 server, self.guest_manager.refused.get(server)
             )
-        return restore_report.restored({server: attempt}, wait_s)
+        return restore_queue.report_restored({server: attempt}, wait_s)
 
     # -- start, reload and shutdown ----------------------------------------
 
@@ -310,7 +289,6 @@ class Service:
         :returns: exit status of the process; 1 if a guest could not be
             restored, which ``--restore`` must do.
         """
-        guru_report.set_up(self.conf, self.status)
         self.signals.catch()
         self._start()
         while not self.signals.shutdown_requested:
@@ -324,8 +302,6 @@ class Service:
             self._journal_problem = self.journal.problem()
             if self._journal_problem:
                 LOG.error('%s', self._journal_problem)
-        for uuid, problem in self.moved_nics.problems().items():
-            LOG.warning('VM %s: %s', uuid, problem)
         try:
             self.server.start()
         except OSError as error:
@@ -384,17 +360,17 @@ class Service:
         self.window_player.stop(0.5)
         # In a thread, so that a domain that hangs does not delay the restore
         # of the guests.
-        nic_threads = shutdown.stop_all(
+        nic_threads = systemd.stop_all(
             () if self.binder is None else (self.binder,), 0.0
         )
         clean = self.guest_manager.stop(max(0.5, end_s - time.monotonic()))
-        if shutdown.join_all(nic_threads, end_s) or (
+        if systemd.join_all(nic_threads, end_s) or (
             self.binder is not None and self.binder.left
         ):
             clean = is_dry_run
         self.guest_manager.close()
         # These parts hold nothing that must be saved.
-        shutdown.stop_all(
+        systemd.stop_all(
             (
                 self.groups,
                 self.publish_worker,

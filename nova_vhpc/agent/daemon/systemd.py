@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notifies systemd, as a ``Type=notify`` service must.
+"""Live as a service: notify systemd, wait for signals, stop in time.
 
 oslo.service can only send READY. The watchdog must be fed by the tick itself,
 and without opening a socket each time.
@@ -9,8 +9,13 @@ and without opening a socket each time.
 
 import contextlib
 import os
+import signal
 import socket
+import threading
 import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
 
 
 class Notifier:
@@ -74,3 +79,81 @@ def _watchdog_s() -> float:
     except ValueError:
         return 0.0
     return usec / 1e6 if pid == os.getpid() else 0.0
+
+
+class Signals:
+    """Handles SIGTERM and SIGINT (shut down), and SIGHUP (reload options).
+
+    :ivar shutdown_requested: whether SIGTERM or SIGINT was received.
+    """
+
+    def __init__(self) -> None:
+        self.shutdown_requested = False
+        self._reload = False
+        # The kernel may deliver a signal to any thread; only the wake-up file
+        # descriptor wakes the main thread for sure.
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_writer.setblocking(False)
+
+    def catch(self) -> None:
+        """Install the handlers; call it in the main thread."""
+        signal.set_wakeup_fd(
+            self._wake_writer.fileno(), warn_on_full_buffer=False
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+        signal.signal(signal.SIGHUP, self._on_hup)
+        # cmd.agent_preload blocks SIGHUP from the start of the process.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+    def wait(self) -> bool:
+        """Wait until any signal that Python handles is received.
+
+        :returns: whether the options must be reloaded.
+        """
+        self._wake_reader.recv(64)
+        # Cleared only after it was read: another SIGHUP may come between.
+        if self._reload:
+            self._reload = False
+            return True
+        return False
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        self.shutdown_requested = True
+
+    def _on_hup(self, number: int, frame: FrameType | None) -> None:
+        self._reload = True
+
+
+def stop_all(parts: Iterable[Any], end_s: float) -> list[threading.Thread]:
+    """Call ``stop()`` of all parts, each in a thread.
+
+    The threads are daemon threads: one that is still running when the
+    process exits ends with it.
+
+    :param parts: parts of the agent that have a method ``stop``.
+    :param end_s: deadline on the monotonic clock, in seconds.
+    :returns: the threads that are still running.
+    """
+    threads = [
+        threading.Thread(target=part.stop, daemon=True) for part in parts
+    ]
+    for thread in threads:
+        thread.start()
+    return join_all(threads, end_s)
+
+
+def join_all(
+    threads: Iterable[threading.Thread], end_s: float
+) -> list[threading.Thread]:
+    """Wait for threads.
+
+    :param end_s: deadline on the monotonic clock, in seconds.
+    :returns: the threads that are still running.
+    """
+    running = []
+    for thread in threads:
+        thread.join(max(0.05, end_s - time.monotonic()))
+        if thread.is_alive():
+            running.append(thread)
+    return running

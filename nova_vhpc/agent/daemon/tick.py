@@ -4,13 +4,14 @@
 """The tick: sense, decide and act, once per control period."""
 
 import dataclasses
+import functools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from nova_vhpc.agent.daemon import diagnostics
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.probes import outside_load, sampler
 from nova_vhpc.control import model
@@ -25,12 +26,7 @@ class Manager(Protocol):
     def guests(self) -> Mapping[str, Guest]:
         """Return the managed guests by UUID."""
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
         """Write to a guest soon; returns at once."""
 
     def enqueue(self, uuid: str) -> None:
@@ -56,6 +52,82 @@ class TickResult:
     view: model.HostView
     plan: model.Plan
     took_us: float
+
+
+MAX_REMEMBERED = 1000
+"""Most diagnostics that are remembered; a host has fewer guests."""
+
+REPEAT_TICKS = 600
+"""Ticks without a diagnostic, a minute by default, until it is logged
+again."""
+
+_VALUES = re.compile(r'0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d[\d.e+-]*')
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(reason: str) -> str:
+    """Return a diagnostic without the values in it.
+
+    Two diagnostics that differ in values only count as the same.
+    """
+    return _VALUES.sub('#', reason)
+
+
+class DiagnosticsLog:
+    """Logs the controller's diagnostics, but not in every tick.
+
+    :param name_of: returns libvirt's name of a guest, by UUID.
+    """
+
+    def __init__(self, name_of: Callable[[str], str]) -> None:
+        self._name_of = name_of
+        # Last tick with the diagnostic, by UUID and kind.
+        self._last_ticks: dict[tuple[str, str], int] = {}
+        self._full = False
+
+    def report(
+        self, tick: int, diagnostics: Iterable[model.Diagnostic]
+    ) -> None:
+        """Log the diagnostics of a tick that are new.
+
+        :param tick: number of the tick.
+        """
+        last_ticks = self._last_ticks
+        for diagnostic in diagnostics:
+            key = (diagnostic.uuid, _kind(diagnostic.reason))
+            if key not in last_ticks and not self._log(tick, diagnostic):
+                continue
+            last_ticks[key] = tick
+        if last_ticks and tick % REPEAT_TICKS == 0:
+            self._forget(tick)
+
+    def _log(self, tick: int, diagnostic: model.Diagnostic) -> bool:
+        """Log a diagnostic, unless too many are remembered.
+
+        :returns: whether it was logged.
+        """
+        if len(self._last_ticks) >= MAX_REMEMBERED:
+            self._forget(tick)
+        if len(self._last_ticks) >= MAX_REMEMBERED:
+            if not self._full:
+                LOG.warning('Further diagnostics of VMs are not logged')
+            self._full = True
+            return False
+        self._full = False
+        if diagnostic.uuid:
+            LOG.warning(
+                'VM %s: %s', self._name_of(diagnostic.uuid), diagnostic.reason
+            )
+        else:
+            LOG.warning('%s', diagnostic.reason)
+        return True
+
+    def _forget(self, tick: int) -> None:
+        self._last_ticks = {
+            key: last_tick
+            for key, last_tick in self._last_ticks.items()
+            if tick - last_tick < REPEAT_TICKS
+        }
 
 
 class TickLoop:
@@ -118,7 +190,7 @@ class TickLoop:
         self._thread: threading.Thread | None = None
         self._readers: dict[str, sampler.VmReader] = {}
         self._views: dict[str, tuple[Any, model.VmView]] = {}
-        self._diagnostics_log = diagnostics.DiagnosticsLog(self._name_of)
+        self._diagnostics_log = DiagnosticsLog(self._name_of)
         self.problem = ''
         self.ticks = 0
         self.overruns = 0
@@ -200,7 +272,7 @@ class TickLoop:
                 if guest is not None:
                     tune = guest.values_to_write(writes, offline_cpus)
                     if tune is not None:
-                        self._manager.write(guest, tune, vm_plan.slice_us)
+                        self._manager.write(guest, tune)
         result = TickResult(
             view, plan, (time.monotonic_ns() - start_ns) / 1000
         )

@@ -19,7 +19,7 @@ from typing import Any
 import libvirt
 
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalError, JournalRecord
 from nova_vhpc.agent.libvirt import connection, cputune
 from nova_vhpc.agent.restore import recovery
@@ -82,10 +82,10 @@ class MisdirectedWrites:
         :raises RunChangedError: the domain was started again.
         :raises libvirt.libvirtError: libvirt refused it.
         """
-        domain_metadata.put(guest.domain, record)
+        store.put_metadata(guest.domain, record)
         if not self._connection.runs(guest.uuid, guest.domain_id):
             with contextlib.suppress(libvirt.libvirtError):
-                domain_metadata.remove(guest.domain)
+                store.remove_metadata(guest.domain)
             raise RunChangedError
 
 
@@ -106,6 +106,6 @@ def _has_metadata_copy(domain: Any) -> bool:
     Adoption restores a domain that has one.
     """
     try:
-        return domain_metadata.get(domain) is not None
+        return store.get_metadata(domain) is not None
     except JournalError:
         return True

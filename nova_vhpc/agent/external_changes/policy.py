@@ -11,16 +11,16 @@ resumes it. With ``override`` the agent writes its own values again.
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
-    detection,
     misdirected_writes,
 )
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 
@@ -106,7 +106,7 @@ class ExternalChangePolicy:
             self._context.connection.runs(guest.uuid, guest.domain_id)
             and len(now.vcpupins) == len(guest.original.vcpupins)
             and not self._cpu_hotplug.new_online_cpus(guest)
-            and not detection.found(guest, old, now)
+            and not _found(guest, old, now)
             and (
                 now.parameters.get(cputune.SHARES)
                 == old.parameters.get(cputune.SHARES)
@@ -132,7 +132,7 @@ class ExternalChangePolicy:
             if guest.external and self._was_overwritten(guest, now, shares):
                 return
             # The agent has not written: these are the original settings.
-            changed = detection.found(guest, old, now)
+            changed = _found(guest, old, now)
             guest.uncertain = False
             guest.set_expected(now)
             guest.set_original(now)
@@ -140,12 +140,12 @@ class ExternalChangePolicy:
                 guest.set_allowed_cpus(now.cpus)
             if guest.copy_for_destination and not guest.is_floating:
                 # Its pins were changed, and the copy says that they float.
-                domain_metadata.remove(guest.domain)
+                store.remove_metadata(guest.domain)
                 guest.copy_for_destination = False
             return
         if len(now.vcpupins) != len(guest.original.vcpupins):
             self._count_vcpus(guest, now)
-        changed = detection.found_or_reported(guest, old, now, shares)
+        changed = _found_or_reported(guest, old, now, shares)
         guest.uncertain = False
         guest.set_expected(now)
         if changed:
@@ -164,7 +164,7 @@ class ExternalChangePolicy:
         writes its original, only libvirt's event reports it. The guest is
         then handed back again, with that value.
         """
-        values = detection.overwritten(guest, now, shares)
+        values = _overwritten(guest, now, shares)
         changed = [name for name in values if name not in guest.external]
         if changed:
             guest.set_expected(now)
@@ -199,9 +199,7 @@ class ExternalChangePolicy:
         now = cputune.read(guest.domain, guest.expected)
         self._cpu_hotplug.follow(guest, now, save=False)
         shares = guest.event_history.external_shares
-        changed = detection.found_or_reported(
-            guest, guest.expected, now, shares
-        )
+        changed = _found_or_reported(guest, guest.expected, now, shares)
         guest.set_expected(now)
         if changed:
             self._hand_back(guest, changed, shares)
@@ -246,7 +244,7 @@ class ExternalChangePolicy:
             )
         guest.holds.add(Hold.EXTERNAL)
         guest.external |= frozenset(changed)
-        values = detection.overwritten(guest, guest.expected, shares)
+        values = _overwritten(guest, guest.expected, shares)
         values = {n: v for n, v in values.items() if n in changed}
         guest.overwritten -= frozenset(changed)
         guest.overwritten |= values.keys()
@@ -277,3 +275,74 @@ class ExternalChangePolicy:
             return str(error)
         finally:
             guest.lock.release()
+
+
+def _found_or_reported(
+    guest: Guest,
+    expected: cputune.Cputune,
+    now: cputune.Cputune,
+    shares: int | None,
+) -> list[str]:
+    """Return names of external changes, in force or reported by an event.
+
+    :param expected: cputune that the agent read or wrote last.
+    :param now: cputune in force.
+    :param shares: external ``cpu_shares`` that an event reported, or None.
+    """
+    # After a failed write, differences may be the agent's own.
+    changed = [] if guest.uncertain else _found(guest, expected, now)
+    changed += [
+        name
+        for name in (
+            *(() if shares is None else (cputune.SHARES,)),
+            *guest.event_history.overwritten(now),
+        )
+        if name not in guest.unmanaged_fields and name not in changed
+    ]
+    return changed
+
+
+def _found(
+    guest: Guest, expected: cputune.Cputune, now: cputune.Cputune
+) -> list[str]:
+    """Return names of values in force that are not the expected ones.
+
+    :param expected: cputune that the agent read or wrote last.
+    :param now: cputune in force.
+    """
+    changed = [
+        name
+        for name in (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
+        if not cputune.same(
+            name, now.parameters.get(name), expected.parameters.get(name)
+        )
+        and not (
+            name == cputune.SHARES
+            and guest.may_be_agents_shares(now.parameters.get(name))
+        )
+    ]
+    changed += [
+        cputune.pin_name(vcpu)
+        for vcpu, (pin, before) in enumerate(
+            zip(now.vcpupins, expected.vcpupins, strict=False)
+        )
+        if pin != before
+    ]
+    return [name for name in changed if name not in guest.unmanaged_fields]
+
+
+def _overwritten(
+    guest: Guest, now: cputune.Cputune, shares: int | None
+) -> Mapping[str, written_values.Value]:
+    """Return external values that a write of the agent has replaced, by name.
+
+    :param now: cputune in force.
+    :param shares: external ``cpu_shares`` that an event reported, or None.
+    """
+    history = guest.event_history
+    values = dict(history.overwritten(now))
+    # Other shares that the agent wrote earlier are an external choice now.
+    in_force = now.parameters.get(cputune.SHARES)
+    if shares is not None and in_force == history.last.get(cputune.SHARES):
+        values[cputune.SHARES] = shares
+    return values

@@ -9,7 +9,6 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from nova_vhpc.agent.guests import write_failures
 from nova_vhpc.agent.guests.event_history import EventHistory
 from nova_vhpc.agent.journal import written_values
 from nova_vhpc.agent.journal.record import JournalRecord
@@ -50,6 +49,59 @@ def _first_sequence() -> int:
     return time.time_ns() // 1000
 
 
+LONGEST_QUARANTINE = 10
+"""Longest quarantine, as a multiple of ``quarantine_seconds``."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Failures:
+    """Failed writes to one guest.
+
+    :ivar count: number of failures in all.
+    :ivar in_row: number of failures since the last write that succeeded.
+    :ivar quarantines: number of quarantines since that write.
+    :ivar quarantined_until: end of the quarantine, in seconds of the
+        monotonic clock.
+    :ivar problem: text of the last failure; empty after a success.
+    """
+
+    count: int = 0
+    in_row: int = 0
+    quarantines: int = 0
+    quarantined_until: float = 0.0
+    problem: str = ''
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the guest is not written for a while."""
+        return time.monotonic() < self.quarantined_until
+
+    def add(self, problem: str, limit: int, seconds: float) -> bool:
+        """Count a failure.
+
+        :param limit: number of failures in a row that cause a quarantine.
+        :param seconds: length of the first quarantine, in seconds; each
+            further one is twice as long as the one before.
+        :returns: whether a quarantine has begun.
+        """
+        self.count += 1
+        self.in_row += 1
+        self.problem = problem
+        if self.in_row < limit:
+            return False
+        factor = min(2**self.quarantines, LONGEST_QUARANTINE)
+        self.quarantined_until = time.monotonic() + seconds * factor
+        self.quarantines += 1
+        return True
+
+    def end(self) -> None:
+        """End the row of failures after a write that succeeded."""
+        self.in_row = 0
+        self.quarantines = 0
+        self.quarantined_until = 0.0
+        self.problem = ''
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Guest:
     """State of one run of a domain that the agent manages.
@@ -78,14 +130,9 @@ class Guest:
         live XML has a copy for the destination host of a migration.
     :ivar holds: why the guest is not written now.
     :ivar pending: cputune that waits to be written.
-    :ivar slice_us: time slice that ``pending`` brings about, in microseconds.
     :ivar queued: a call that writes ``pending`` is in the executor.
     :ivar uncertain: a write failed, and may have been applied in part; values
         that differ from ``expected`` are then not taken for external changes.
-    :ivar may_have_kernel_slices: the agent may set the vCPU threads' kernel
-        slices.
-    :ivar slices: kernel slices that the agent set, in microseconds by thread
-        ID. Kept per run, because IDs are reused for other threads.
     :ivar written: values that the agent may have written, as in the journal.
     :ivar event_history: values that the agent wrote, and external ones that
         events reported.
@@ -129,20 +176,15 @@ class Guest:
     copy_for_destination: bool = False
     holds: set[Hold] = dataclasses.field(default_factory=set)
     pending: model.CpuTune | None = None
-    slice_us: int | None = None
     queued: bool = False
     uncertain: bool = False
-    may_have_kernel_slices: bool = False
-    slices: dict[int, int] = dataclasses.field(default_factory=dict)
     written: written_values.WrittenValues = dataclasses.field(
         default_factory=dict
     )
     event_history: EventHistory = dataclasses.field(
         default_factory=EventHistory
     )
-    failures: write_failures.Failures = dataclasses.field(
-        default_factory=write_failures.Failures
-    )
+    failures: Failures = dataclasses.field(default_factory=Failures)
     weight_file: cgroup_weight.WeightFile | None = None
     lock_free_weights: frozenset[int] = frozenset()
     weight_restored_by_file: bool = False
@@ -281,7 +323,6 @@ class Guest:
             self.original,
             self.repin,
             self.unmanaged_fields,
-            self.may_have_kernel_slices,
             self.written,
             self.is_floating,
             external=self.external,

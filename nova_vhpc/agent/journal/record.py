@@ -23,8 +23,7 @@ CHECKSUM_KEY = 'crc32'
 """JSON key of the checksum over all other keys of a record.
 
 A disk fault or a manual edit may change a byte such that the file is still
-valid JSON, for example with another quota. Agents that do not know the
-checksum ignore the key.
+valid JSON, for example with another quota.
 """
 
 
@@ -50,10 +49,7 @@ class JournalRecord:
     :ivar unmanaged_fields: managed values, by name, that must not be written,
         because they were changed externally; ``vcpupin`` stands for the pins
         of all vCPUs.
-    :ivar may_have_kernel_slices: whether the agent may have set the vCPU
-        threads' kernel slices.
-    :ivar written: values that the agent may have written; None if that is
-        not known, as in an older agent's record.
+    :ivar written: values that the agent may have written.
     :ivar is_floating: whether the guest could use all CPUs that Nova gives to
         guests on the host.
     :ivar restored: the original settings are restored; the metadata copy
@@ -61,10 +57,10 @@ class JournalRecord:
         elements of the live XML travel along.
     :ivar external: managed values that were changed externally, for which the
         guest is handed back: not managed in this run.
-    :ivar sequence: number that is higher in each later record of a domain; 0
-        in an older agent's. If the copy in the metadata has a higher one than
-        the journal, the journal was set back to an earlier state, as by a
-        backup or a snapshot of its file system.
+    :ivar sequence: number that is higher in each later record of a domain. If
+        the copy in the metadata has a higher one than the journal, the journal
+        was set back to an earlier state, as by a backup or a snapshot of its
+        file system.
     """
 
     uuid: str
@@ -73,8 +69,9 @@ class JournalRecord:
     original: cputune.Cputune
     repin: bool = True
     unmanaged_fields: frozenset[str] = frozenset()
-    may_have_kernel_slices: bool = False
-    written: written_values.WrittenValues | None = None
+    written: written_values.WrittenValues = dataclasses.field(
+        default_factory=dict
+    )
     is_floating: bool = False
     restored: bool = False
     external: frozenset[str] = frozenset()
@@ -93,7 +90,7 @@ class JournalRecord:
     def handed_back(self) -> 'JournalRecord':
         """Return the record of a guest that was handed back and restored.
 
-        No agent, not even an older one, writes anything because of it.
+        No agent writes anything because of it.
         """
         return dataclasses.replace(
             self, unmanaged_fields=frozenset(cputune.MANAGED), written={}
@@ -107,11 +104,10 @@ class JournalRecord:
                 'name': self.name,
                 'identity': dataclasses.asdict(self.identity),
                 'repin': self.repin,
-                'released': sorted(self.unmanaged_fields),
-                'sliced': self.may_have_kernel_slices,
+                'unmanaged_fields': sorted(self.unmanaged_fields),
                 'written': written_values.to_dict(self.written),
-                'floats': self.is_floating,
-                'settled': self.restored,
+                'is_floating': self.is_floating,
+                'restored': self.restored,
                 'external': sorted(self.external),
                 'sequence': self.sequence,
                 'original': self.original.to_dict(),
@@ -133,18 +129,17 @@ class JournalRecord:
                 qemu_process.Identity.from_dict(data['identity']),
                 cputune.Cputune.from_dict(data['original']),
                 bool(data['repin']),
-                frozenset(str(name) for name in data['released']),
-                bool(data['sliced']),
-                written_values.from_dict(data.get('written')),
-                bool(data.get('floats')),
-                bool(data.get('settled')),
-                # Older agents left single values alone, and wrote no key.
-                frozenset(
-                    str(name)
-                    for name in data.get('external', data['released'])
-                ),
-                int(data.get('sequence', 0)),
+                _names(data['unmanaged_fields']),
+                written_values.from_dict(data['written']),
+                bool(data['is_floating']),
+                bool(data['restored']),
+                _names(data['external']),
+                int(data['sequence']),
             )
+
+
+def _names(data: Any) -> frozenset[str]:
+    return frozenset(str(name) for name in data)
 
 
 def encode(data: Mapping[str, Any]) -> str:
@@ -155,15 +150,11 @@ def encode(data: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def reading(
-    text: str, source: str, has_checksum: bool = False
-) -> Iterator[Any]:
+def reading(text: str, source: str) -> Iterator[Any]:
     """Give the data of a document to a block that reads it.
 
-    :param text: output of :func:`encode`, or of an older agent.
+    :param text: output of :func:`encode`.
     :param source: where the text was read, for the error message.
-    :param has_checksum: whether every agent has written one into documents
-        of this kind, so that one without is damaged.
     :raises NewerVersion: a newer agent wrote the document.
     :raises JournalError: the text is damaged or altered, or the block finds
         that it is another document.
@@ -178,10 +169,7 @@ def reading(
                 f'reads up to {VERSION}. Run the newer nova-vhpc-agent '
                 '--restore.'
             )
-        # Agents before the checksum was introduced wrote none.
-        if (has_checksum or CHECKSUM_KEY in data) and data.pop(
-            CHECKSUM_KEY
-        ) != _checksum(data):
+        if data.pop(CHECKSUM_KEY) != _checksum(data):
             raise ValueError(f'its {CHECKSUM_KEY} does not match')
         yield data
     except (

@@ -8,14 +8,23 @@ before the first write to its domain: written to a temporary file, fsync,
 rename, fsync of the directory. A record that is damaged, or does not match its
 checksum, therefore means a disk fault or an edit; it is renamed to ``.bad``
 and never used.
+
+A copy of each record is in the domain's live XML, an element of its own in
+``<metadata>``. A live migration and a managed save carry the agent's settings
+to a QEMU process that has no record in this host's journal; the copy travels
+along, so that any agent or hook that finds it can restore the original
+settings. It is removed when they are restored.
 """
 
 import contextlib
 import errno
+import html
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+import libvirt
 
 from nova_vhpc.agent.journal.record import (
     JournalError,
@@ -244,3 +253,52 @@ class Journal(RecordFiles[JournalRecord]):
             lambda record: record.name,
             'the VM is not written to',
         )
+
+
+METADATA_URI = 'http://openstack.org/xmlns/libvirt/nova-vhpc/1.0'
+_PREFIX = 'vhpc'
+
+_LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+_ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+_OPEN, _CLOSE = '<journal>', '</journal>'
+
+
+def put_metadata(domain: Any, record: JournalRecord) -> None:
+    """Write the metadata copy.
+
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
+    # The domain's name may contain any character.
+    text = html.escape(record.to_json(), quote=False)
+    domain.setMetadata(
+        _ELEMENT, f'{_OPEN}{text}{_CLOSE}', _PREFIX, METADATA_URI, _LIVE
+    )
+
+
+def get_metadata(domain: Any) -> JournalRecord | None:
+    """Return the metadata copy; None if there is none.
+
+    :raises NewerVersion: a newer agent wrote the copy.
+    :raises JournalError: the copy is damaged.
+    :raises libvirt.libvirtError: libvirt could not read it.
+    """
+    try:
+        xml = domain.metadata(_ELEMENT, METADATA_URI, _LIVE)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            return None
+        raise
+    text = html.unescape(xml.partition('>')[2].rpartition('<')[0])
+    return JournalRecord.from_json(text, f'metadata of {domain.name()}')
+
+
+def remove_metadata(domain: Any) -> None:
+    """Remove the metadata copy, if there is one.
+
+    :raises libvirt.libvirtError: libvirt refused it.
+    """
+    try:
+        domain.setMetadata(_ELEMENT, None, _PREFIX, METADATA_URI, _LIVE)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+            raise

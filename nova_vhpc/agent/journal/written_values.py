@@ -53,27 +53,17 @@ def with_values(
     return {**written, **extended} if extended else written
 
 
-def may_be_written(
-    written: WrittenValues | None, name: str, value: Value
-) -> bool:
-    """Return whether the agent may have written a value.
-
-    :param written: None if it is unknown what was written: any value then.
-    """
-    if written is None:
-        return True
+def may_be_written(written: WrittenValues, name: str, value: Value) -> bool:
+    """Return whether the agent may have written a value."""
     known = written.get(name, frozenset())
     return known is None or value in known
 
 
 def external(
-    written: WrittenValues | None,
-    original: cputune.Cputune,
-    now: cputune.Cputune,
+    written: WrittenValues, original: cputune.Cputune, now: cputune.Cputune
 ) -> frozenset[str]:
     """Return names of values that are neither original nor the agent's.
 
-    :param written: None if it is unknown what was written.
     :param now: cputune in force.
     """
     return frozenset(
@@ -109,10 +99,8 @@ def _changed(
     }
 
 
-def to_dict(written: WrittenValues | None) -> dict[str, Any] | None:
+def to_dict(written: WrittenValues) -> dict[str, Any]:
     """Return the written values for JSON."""
-    if written is None:
-        return None
     return {
         name: None
         if values is None
@@ -124,14 +112,12 @@ def to_dict(written: WrittenValues | None) -> dict[str, Any] | None:
     }
 
 
-def from_dict(data: Any) -> WrittenValues | None:
+def from_dict(data: Any) -> WrittenValues:
     """Return the written values that :func:`to_dict` made JSON of.
 
     :raises AttributeError, TypeError, ValueError, OverflowError: the JSON is
         something else.
     """
-    if data is None:
-        return None
     return {
         str(name): None
         if values is None

@@ -24,7 +24,7 @@ Call = Callable[[], None]
 
 SLOW_S = 0.05
 """Duration, in seconds, from which a call may delay calls of other threads;
-see :mod:`.wakeup`."""
+see :class:`.ConnectionWakeup`."""
 
 
 class _Running:

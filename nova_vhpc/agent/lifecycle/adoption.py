@@ -13,7 +13,7 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import cpu_hotplug, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import after_crash
@@ -55,8 +55,6 @@ class Adoption:
     :param sampler: opens the guests' probes.
     :param cpu_hotplug: knows the host's CPUs that are online.
     :param share_observer: plays the gang windows.
-    :param may_have_kernel_slices: whether the agent may set the vCPU threads'
-        kernel slices.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class Adoption:
         sampler: sampler.Sampler,
         cpu_hotplug: cpu_hotplug.CpuHotplug,
         share_observer: policy.ShareObserver,
-        may_have_kernel_slices: bool,
     ) -> None:
         self._context = context
         self._options = options
@@ -75,7 +72,6 @@ class Adoption:
         self._sampler = sampler
         self._cpu_hotplug = cpu_hotplug
         self._share_observer = share_observer
-        self._may_have_kernel_slices = may_have_kernel_slices
 
     def adopt(
         self,
@@ -95,7 +91,7 @@ class Adoption:
             self._context.guests.remove_ended_run(info.uuid)
         copy = record = None
         with contextlib.suppress(JournalError):
-            copy = domain_metadata.get(domain)
+            copy = store.get_metadata(domain)
         with contextlib.suppress(JournalError):
             record = self._context.journal.load(info.uuid)
         identity = self._context.processes.identity(info.uuid, domain.ID())
@@ -110,6 +106,8 @@ class Adoption:
             return
         if outcome is not recovery.Outcome.NOTHING:
             LOG.info('VM %s: %s', info.name, outcome)
+        # Kept while the domain migrates; removed by this agent if it stays.
+        has_copy = copy is not None and store.get_metadata(domain) is not None
         earlier = copy or record
         now = cputune.read(domain)
         online = self._cpu_hotplug.online()
@@ -128,7 +126,7 @@ class Adoption:
             confined_to=self._context.processes.confined_to(identity.pid),
             online=online,
             repin=repin and not info.dedicated,
-            may_have_kernel_slices=self._may_have_kernel_slices,
+            copy_for_destination=has_copy,
             external=record.external if record else frozenset(),
         )
         if guest.external:

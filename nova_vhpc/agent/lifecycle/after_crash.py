@@ -6,8 +6,8 @@
 import logging
 from typing import Any
 
-from nova_vhpc.agent.guests import write_permission
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError, NewerVersion
 from nova_vhpc.agent.restore import recovery
 
@@ -31,7 +31,7 @@ class CrashRecovery:
     def __init__(
         self,
         restorer: recovery.Restorer,
-        permission: write_permission.WritePermission,
+        permission: registry.WritePermission,
     ) -> None:
         self._restorer = restorer
         self._permission = permission
@@ -109,6 +109,6 @@ class CrashRecovery:
                 self._restorer.processes.identity(uuid, domain.ID())
             ):
                 return not record.is_handed_back
-            return domain_metadata.get(domain) is not None
+            return store.get_metadata(domain) is not None
         except JournalError:
             return True

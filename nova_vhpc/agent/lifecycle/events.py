@@ -12,7 +12,7 @@ import libvirt
 
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.linux import cpus
 
@@ -77,7 +77,7 @@ class Events:
     def _on_metadata(
         self, conn: Any, domain: Any, kind: int, uri: str, opaque: Any
     ) -> None:
-        if uri != domain_metadata.URI:
+        if uri != store.METADATA_URI:
             self._enqueue(domain.UUIDString())
 
     def _on_other(

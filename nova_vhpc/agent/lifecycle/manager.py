@@ -7,7 +7,7 @@
 at one domain: it has :mod:`.adoption` make a guest of a new one, and
 :mod:`.policy` detect external changes of a known one. :mod:`.writer` writes
 what the controller has planned, and :mod:`.restore_queue` restores, as far as
-:mod:`.write_permission` and :mod:`.quarantine` allow. The guests are in
+:class:`.WritePermission` and :mod:`.quarantine` allow. The guests are in
 :mod:`.registry`.
 """
 
@@ -16,17 +16,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.agent.actuators import kernel_slice, weights
+from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
     cpu_hotplug,
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import quarantine, registry, write_permission
+from nova_vhpc.agent.guests import quarantine, registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.libvirt import connection, executor, wakeup
+from nova_vhpc.agent.libvirt import connection, executor
 from nova_vhpc.agent.lifecycle import (
     adoption,
     after_crash,
@@ -62,7 +62,7 @@ class GuestManager:
     :param journal: the original settings on the disk.
     :param processes: the host's QEMU processes.
     :param sampler: opens the guests' probes.
-    :param actuators: plugins that write a cputune, in this order.
+    :param actuator: writes a cputune; may be a plugin.
     :param usable: returns the CPUs that guests may be pinned to.
     :param share_observer: plays the gang windows.
     :ivar unmanaged: follows the VMs that are not managed.
@@ -76,15 +76,14 @@ class GuestManager:
         journal: store.Journal,
         processes: qemu_process.Processes,
         sampler: sampler.Sampler,
-        actuators: Iterable[Any],
+        actuator: Any,
         usable: Callable[[], frozenset[int]],
         share_observer: policy.ShareObserver,
     ) -> None:
         options = conf.vhpc_agent
-        actuators = tuple(actuators)
         self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
         guests = registry.GuestRegistry(self.unmanaged)
-        permission = write_permission.WritePermission(bool(options.dry_run))
+        permission = registry.WritePermission(bool(options.dry_run))
         self._quarantine = quarantine.Quarantine(options, guests)
         self.executor = executor.DomainExecutor(
             options.workers,
@@ -102,7 +101,7 @@ class GuestManager:
             self._on_connected,
             options.reconnect_max_seconds,
         )
-        connection_wakeup = wakeup.ConnectionWakeup(
+        connection_wakeup = connection.ConnectionWakeup(
             self.connection.get, self.executor.slow
         )
         self._context = context = HostContext(
@@ -127,9 +126,7 @@ class GuestManager:
         )
         self._restore_queue = restore_queue.RestoreQueue(
             context,
-            restore_guest.GuestRestorer(
-                context, actuators, self._policy, misdirected
-            ),
+            restore_guest.GuestRestorer(context, self._policy, misdirected),
             self._crash_recovery,
         )
         self._reconciler = reconcile.Reconciler(
@@ -141,10 +138,6 @@ class GuestManager:
                 sampler,
                 hotplug,
                 share_observer,
-                any(
-                    isinstance(actuator, kernel_slice.KernelSliceActuator)
-                    for actuator in actuators
-                ),
             ),
             self._policy,
             self._restore_queue,
@@ -156,7 +149,7 @@ class GuestManager:
         )
         self._writer = writer.Writer(
             context,
-            actuators,
+            actuator,
             weights.Weights(options, processes),
             misdirected,
             self._quarantine,
@@ -206,14 +199,9 @@ class GuestManager:
         """Have every domain reconciled soon; returns at once."""
         self._resync.wake()
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
         """Have a guest written soon, see :meth:`.Writer.write`."""
-        self._writer.write(guest, tune, slice_us)
+        self._writer.write(guest, tune)
 
     def set_shares(self, uuid: str, shares: int) -> bool:
         """Write a weight at once, see :meth:`.Writer.set_shares`."""

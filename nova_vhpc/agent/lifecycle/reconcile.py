@@ -13,9 +13,9 @@ from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError
-from nova_vhpc.agent.libvirt import connection, domain_xml, migration
+from nova_vhpc.agent.libvirt import connection, domain_xml
 from nova_vhpc.agent.lifecycle import adoption, after_crash, restore_queue
 from nova_vhpc.agent.restore import recovery
 
@@ -113,8 +113,8 @@ class Reconciler:
             info = domain_xml.parse(xml)
         if (
             not known
-            and (info.ours or domain_metadata.URI in xml)
-            and migration.comes(domain)
+            and (info.ours or store.METADATA_URI in xml)
+            and connection.is_arriving(domain)
         ):
             self._enqueue_later(uuid)
             return
@@ -128,12 +128,15 @@ class Reconciler:
                     # Managed until it is restored; the next resync retries.
                     return
             elif (
-                domain_metadata.URI in xml
+                store.METADATA_URI in xml
                 or uuid in self._context.journal.uuids()
             ):
                 self._crash_recovery.recover(domain, info.name)
             self._context.guests.forget(uuid)
-            self._context.guests.add_unmanaged(uuid, version)
+            if store.METADATA_URI not in xml:
+                # Otherwise it is looked at again: a copy for the destination
+                # of a migration that fails must be removed.
+                self._context.guests.add_unmanaged(uuid, version)
             self._context.guests.unmanaged.follow(
                 uuid, domain, info.online_vcpus
             )
@@ -237,7 +240,7 @@ class Reconciler:
 
     def _note_migration(self, guest: Guest) -> bool:
         """Return whether a guest migrates away; hold it as long as it does."""
-        if not migration.leaves(guest.domain):
+        if not connection.is_leaving(guest.domain):
             weights.restore_by_libvirt(guest)
             guest.holds.discard(Hold.MIGRATING)
             return False

@@ -5,16 +5,12 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable
-from typing import Any
-
-import libvirt
 
 from nova_vhpc.agent.actuators import affinity, weights
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import misdirected_writes, policy
 from nova_vhpc.agent.guests.guest import Guest, Hold
-from nova_vhpc.agent.journal import domain_metadata, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.agent.restore import recovery
@@ -26,7 +22,6 @@ class GuestRestorer:
     """Restores a guest that this agent has written to.
 
     :param context: the agent's collaborators.
-    :param actuators: restore what the journal does not record.
     :param policy: detects external changes.
     :param misdirected: reverts what was written to another run.
     """
@@ -34,12 +29,10 @@ class GuestRestorer:
     def __init__(
         self,
         context: HostContext,
-        actuators: Iterable[Any],
         policy: policy.ExternalChangePolicy,
         misdirected: misdirected_writes.MisdirectedWrites,
     ) -> None:
         self._context = context
-        self._actuators = tuple(actuators)
         self._policy = policy
         self._misdirected = misdirected
 
@@ -57,13 +50,8 @@ class GuestRestorer:
     def _restore_locked(self, guest: Guest) -> None:
         # A window may write under the lock if the hold ends meanwhile.
         guest.forbid_lock_free_weights()
-        undo_errors = [_undo(actuator, guest) for actuator in self._actuators]
         if guest.journalled:
             self._restore_values(guest)
-        for error in undo_errors:
-            if error is not None:
-                raise error
-        if guest.journalled:
             self._forget_writes(guest)
         elif Hold.MIGRATING not in guest.holds:
             # During a migration the call would hang, and come too late.
@@ -150,7 +138,7 @@ class GuestRestorer:
             self._misdirected.put_metadata(guest, record)
             guest.copy_for_destination = True
         elif has_copy:
-            domain_metadata.remove(guest.domain)
+            store.remove_metadata(guest.domain)
             guest.copy_for_destination = False
 
 
@@ -177,20 +165,3 @@ def _release_affinity(guest: Guest) -> None:
             guest.name,
             error,
         )
-
-
-def _undo(actuator: Any, guest: Guest) -> Exception | None:
-    """Have one actuator undo its writes; return its error.
-
-    The other actuators and the journal's values are restored nevertheless.
-    """
-    try:
-        actuator.undo(guest)
-    except (OSError, libvirt.libvirtError) as error:
-        return error
-    except Exception as error:
-        # Actuators are plugins.
-        return OSError(
-            f'actuator {type(actuator).__qualname__} failed: {error!r}'
-        )
-    return None

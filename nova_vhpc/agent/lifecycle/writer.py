@@ -6,7 +6,7 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
@@ -31,7 +31,7 @@ class Writer:
     """Writes to guests: cputune in the executor, weights at once.
 
     :param context: the agent's collaborators.
-    :param actuators: plugins that write a cputune, in this order.
+    :param actuator: writes a cputune; may be a plugin.
     :param weights: writes the weights of gang windows.
     :param misdirected: reverts what was written to another run.
     :param quarantine: counts writes that fail.
@@ -41,32 +41,24 @@ class Writer:
     def __init__(
         self,
         context: HostContext,
-        actuators: Iterable[Any],
+        actuator: Any,
         weights: weights.Weights,
         misdirected: misdirected_writes.MisdirectedWrites,
         quarantine: quarantine.Quarantine,
         enqueue: Callable[[str], None],
     ) -> None:
         self._context = context
-        self._actuators = tuple(actuators)
+        self._actuator = actuator
         self._weights = weights
         self._misdirected = misdirected
         self._quarantine = quarantine
         self._enqueue = enqueue
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
         """Have a guest written soon; return at once.
 
         Values in force are not written. A newer cputune replaces one that
         still waits.
-
-        :param slice_us: time slice that ``tune`` brings about, in
-            microseconds.
         """
         if (
             not self._context.permission.open
@@ -77,7 +69,6 @@ class Writer:
             guest.pending = None
             return
         guest.pending = tune
-        guest.slice_us = slice_us
         if not guest.queued:
             guest.queued = True
             self._context.executor.submit(
@@ -267,13 +258,12 @@ class Writer:
         return False
 
     def _act(self, guest: Guest, todo: model.CpuTune) -> bool:
-        """Have all actuators write.
+        """Have the actuator write.
 
         :returns: whether the writes reached the guest's run.
         """
         try:
-            for actuator in self._actuators:
-                _write(actuator, guest, todo)
+            _write(self._actuator, guest, todo)
         except (libvirt.libvirtError, OSError):
             # Part of it may have been written nevertheless.
             with contextlib.suppress(libvirt.libvirtError):
@@ -315,13 +305,13 @@ class Writer:
 
 
 def _write(actuator: Any, guest: Guest, todo: model.CpuTune) -> None:
-    """Have one actuator write.
+    """Have the actuator write.
 
     :raises libvirt.libvirtError, OSError: the write failed. Any other error
         of a plugin becomes an OSError, so that it leads to quarantine.
     """
     try:
-        actuator.write(guest, todo, guest.slice_us)
+        actuator.write(guest, todo)
     except (libvirt.libvirtError, OSError):
         raise
     except Exception as error:

@@ -12,30 +12,22 @@ returns a reader that keeps them open. The tick's thread calls the reader's
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 WAIT = 'wait'
 """Runnable, but another task runs (run-queue delay)."""
 THROTTLE = 'throttle'
 """Held back by the quota."""
-SPIN = 'spin'
-"""On a CPU, but only waiting for a sibling."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """The sources that probes may read.
-
-    :ivar period_s: control period, in seconds.
-    :ivar connection: returns the libvirt connection, or raises libvirtError.
-    """
+    """The sources that probes may read."""
 
     proc_root: str = '/proc'
     sys_root: str = '/sys'
     cgroup_root: str = '/sys/fs/cgroup'
-    period_s: float = 0.1
-    connection: Callable[[], Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

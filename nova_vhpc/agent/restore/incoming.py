@@ -11,7 +11,7 @@ import contextlib
 import io
 import xml.etree.ElementTree as ElementTree
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.control import model
@@ -80,7 +80,7 @@ def with_original_settings(xml: str, here: frozenset[int]) -> str | None:
     _keep_prefixes(xml)
     root = ElementTree.fromstring(xml)
     metadata, tune = root.find('./metadata'), root.find('./cputune')
-    element = root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
+    element = root.find(f'./metadata/{{{store.METADATA_URI}}}journal')
     if metadata is None or element is None:
         if tune is None or not _has_only_agent_pins(info, tune, here):
             return None

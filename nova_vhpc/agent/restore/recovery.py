@@ -12,18 +12,22 @@ import logging
 import pathlib
 from typing import Any
 
-from nova_vhpc.agent.actuators import affinity, kernel_slice, weights
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.actuators import affinity, weights
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import (
     JournalError,
     JournalRecord,
     NewerVersion,
     Unreadable,
 )
-from nova_vhpc.agent.libvirt import cputune, domain_xml, migration
+from nova_vhpc.agent.libvirt import connection, cputune, domain_xml
 from nova_vhpc.agent.restore import cputune as cputune_restore
-from nova_vhpc.agent.restore import original as originals
-from nova_vhpc.agent.restore.evidence import Evidence, collect
+from nova_vhpc.agent.restore.evidence import (
+    Evidence,
+    collect,
+    from_definition,
+    from_record,
+)
 from nova_vhpc.linux import qemu_process
 
 LOG = logging.getLogger(__name__)
@@ -76,10 +80,10 @@ class Restorer:
             # Nothing says that an agent ever wrote to the domain.
             raise evidence.record_error
         if evidence.needs_no_restore:
-            if domain_metadata.URI in domain.XMLDesc(
+            if store.METADATA_URI in domain.XMLDesc(
                 0
-            ) and not migration.leaves(domain):
-                domain_metadata.remove(domain)
+            ) and not connection.is_leaving(domain):
+                store.remove_metadata(domain)
             if evidence.record is None and not evidence.record_of_earlier_run:
                 # A record that is older than that copy.
                 self._close_record(uuid)
@@ -103,7 +107,7 @@ class Restorer:
             return False
         # A metadata copy says more exactly how to restore this run.
         reverted = not evidence.has_metadata and revert(
-            domain, earlier.written or {}, self.processes.cgroup
+            domain, earlier.written, self.processes.cgroup
         )
         self._close_record(earlier.uuid)
         return reverted
@@ -117,7 +121,7 @@ class Restorer:
         :raises RestoreError: an agent may have written to the domain, and
             nothing says how it was set before.
         """
-        original, unmanaged = originals.from_record(
+        original, unmanaged = from_record(
             domain, evidence.record, evidence.metadata_copy, evidence.identity
         )
         error = evidence.record_error or evidence.metadata_error
@@ -129,7 +133,7 @@ class Restorer:
                 f'{error}; its original settings are unknown, because it is '
                 'transient and so has no definition'
             )
-        definition = originals.from_definition(domain, self.processes.cgroup)
+        definition = from_definition(domain, self.processes.cgroup)
         return definition, unmanaged
 
     def _restore(
@@ -144,30 +148,29 @@ class Restorer:
         :param unmanaged: names of values that are left as they are.
         """
         record, pid = evidence.record, evidence.identity.pid
-        slice_error = self._reset_slices(domain, evidence)
         complete = record or evidence.complete_copy
         if complete is not None:
             unmanaged |= _external(domain, complete)
-        shares_written = (
-            record is None
-            or record.written is None
-            or cputune.SHARES in record.written
+        # Without a record of this run, any weight may have been written.
+        written: written_values.WrittenValues = (
+            {cputune.SHARES: None} if record is None else record.written
         )
         if cputune.SHARES not in unmanaged:
             weights.end_idle(
                 domain.UUIDString(),
                 evidence.identity.domain_id,
-                record.written if record is not None else None,
+                written,
                 self.processes,
             )
         self._release_affinity(domain, pid)
+        before = written_values.values(cputune.read(domain))
         left: tuple[str, ...] = ()
         try:
             left = cputune_restore.restore(
                 domain,
                 original,
                 unmanaged,
-                shares_written,
+                cputune.SHARES in written,
                 lambda: self.processes.cpuset(pid),
             )
         finally:
@@ -175,16 +178,14 @@ class Restorer:
             # the call reached the new run.
             now = domain.connect().lookupByUUIDString(domain.UUIDString())
             if now.ID() not in (evidence.identity.domain_id, -1):
-                written = written_values.with_values(
-                    (record.written if record is not None else None) or {},
-                    written_values.values(original),
-                )
-                revert(now, written, self.processes.cgroup)
+                # One call writes period and quota, also one that stays.
+                known = {} if record is None else record.written
+                for values in (before, written_values.values(original)):
+                    known = written_values.with_values(known, values)
+                revert(now, known, self.processes.cgroup)
                 raise RestoreError('it was restarted while it was restored')
         if left:
             raise RestoreError('; '.join(left))
-        if slice_error is not None:
-            raise slice_error
 
     def _release_affinity(self, domain: Any, pid: int) -> None:
         """Let vCPUs run where the pins allow it; gang windows placed them."""
@@ -203,35 +204,13 @@ class Restorer:
                 error,
             )
 
-    def _reset_slices(self, domain: Any, evidence: Evidence) -> OSError | None:
-        """Reset the vCPU threads' kernel slices if an agent may have set them.
-
-        :returns: why that failed, or None; the other values are restored
-            nevertheless.
-        """
-        source = evidence.record or evidence.metadata_copy
-        if source is not None and not source.may_have_kernel_slices:
-            return None
-        info = domain_xml.parse(domain.XMLDesc(0))
-        # Without a record it is unknown; the reset does no harm.
-        try:
-            kernel_slice.reset(
-                self.processes,
-                evidence.identity.pid,
-                # vCPUs that are online; pins exist for all possible ones.
-                info.online_vcpus,
-            )
-        except OSError as error:
-            return error
-        return None
-
     def _close_records(self, domain: Any, evidence: Evidence) -> Outcome:
         """Remove metadata copy and record of a domain that was restored.
 
         Records that cannot be read are kept for the operator.
         """
         uuid, error = domain.UUIDString(), evidence.record_error
-        domain_metadata.remove(domain)
+        store.remove_metadata(domain)
         if isinstance(error, NewerVersion):
             LOG.warning('%s', error)
             self._left_alone[uuid] = evidence.identity
@@ -303,7 +282,7 @@ def revert(
     """
     if not written:
         return False
-    definition = originals.from_definition(domain, cgroup_root)
+    definition = from_definition(domain, cgroup_root)
     names = frozenset(cputune.names(definition))
     misdirected = _without_unpinned(
         domain,

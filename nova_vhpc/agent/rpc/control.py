@@ -8,7 +8,6 @@
 calls.
 """
 
-import contextlib
 import logging
 import queue
 import threading
@@ -26,19 +25,14 @@ LOG = logging.getLogger(__name__)
 
 TOPIC = 'vhpc.control'
 NAMESPACE = 'vhpc.control'
-VERSION = '1.2'
-"""1.1: ``wait_s`` of pause and restore, and the outcome for each server.
-1.2: ``server`` of resume."""
+VERSION = '1.0'
 
 WAIT_S = 5.0
-"""``wait_s`` of a call of version 1.0, which has no such argument."""
+"""``wait_s`` of a call that does not give it."""
 
 MAX_WAIT_S = 600.0
 """Longest time that a call may wait for servers to be restored."""
 
-_FIRST = '1.0'
-_WITH_WAIT = '1.1'
-_WITH_RESUMED_SERVER = '1.2'
 _GRACE_S = 2.0
 _WAIT_FRACTION = 0.8
 """Part of the call's timeout that the agent may wait; the rest is for the
@@ -59,10 +53,6 @@ class Control(Protocol):
 
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         """Restore the original cputune of one server, or of all (None)."""
-
-
-class _UnknownVersionError(Exception):
-    """The agent does not know the version of a call."""
 
 
 class ControlError(Exception):
@@ -172,7 +162,9 @@ class ControlClient:
         self._transport = get_transport(conf)
         self._client = messaging.get_rpc_client(
             self._transport,
-            messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=_FIRST),
+            messaging.Target(
+                topic=TOPIC, namespace=NAMESPACE, version=VERSION
+            ),
             retry=1,
             # The broker then reports at once that no agent listens under a
             # host's name.
@@ -190,34 +182,13 @@ class ControlClient:
             # With an empty name, the broker would choose any agent.
             raise ControlError('no host is named')
         if method in ('pause', 'restore'):
-            wait_s = self._timeout_s * _WAIT_FRACTION
-            with contextlib.suppress(_UnknownVersionError):
-                return self._call(
-                    host, method, _WITH_WAIT, {**arguments, 'wait_s': wait_s}
-                )
-        if method == 'resume' and arguments:
-            try:
-                return self._call(
-                    host, method, _WITH_RESUMED_SERVER, arguments
-                )
-            except _UnknownVersionError:
-                raise ControlError(
-                    f'host {host}: its agent is older and cannot resume a '
-                    f'single server; upgrade it, or restart the server'
-                ) from None
+            arguments['wait_s'] = self._timeout_s * _WAIT_FRACTION
+        unknown_version = ControlError(
+            f'host {host}: its agent does not know {NAMESPACE} {VERSION}; '
+            f'ask it by the nova-vhpc of its release'
+        )
         try:
-            return self._call(host, method, _FIRST, arguments)
-        except _UnknownVersionError:
-            raise ControlError(
-                f'host {host}: its agent does not know {NAMESPACE} {_FIRST}; '
-                f'ask it by the nova-vhpc of its release'
-            ) from None
-
-    def _call(
-        self, host: str, method: str, version: str, arguments: dict[str, Any]
-    ) -> Any:
-        try:
-            answer = self._call_with_timeout(host, method, version, arguments)
+            answer = self._call_with_timeout(host, method, arguments)
         except messaging.MessageUndeliverable:
             raise ControlError(
                 f'host {host}: no agent listens under this name; is '
@@ -235,17 +206,17 @@ class ControlClient:
                 f'{errors.one_line(error)}; check transport_url'
             ) from None
         except messaging.UnsupportedVersion:
-            raise _UnknownVersionError from None
+            raise unknown_version from None
         except messaging.RemoteError as error:
             if error.exc_type == 'UnsupportedVersion':
-                raise _UnknownVersionError from None
+                raise unknown_version from None
             raise ControlError(f'host {host}: {error.value}') from None
         if 'error' in answer:
             raise ControlError(f'host {host}: {answer["error"]}')
         return answer['answer']
 
     def _call_with_timeout(
-        self, host: str, method: str, version: str, arguments: dict[str, Any]
+        self, host: str, method: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
         """Call in a thread, and wait for it with a time limit.
 
@@ -253,9 +224,7 @@ class ControlClient:
 
         :raises Exception: what the call raised.
         """
-        client = self._client.prepare(
-            server=host, timeout=self._timeout_s, version=version
-        )
+        client = self._client.prepare(server=host, timeout=self._timeout_s)
         done: queue.SimpleQueue[tuple[Any, Exception | None]] = (
             queue.SimpleQueue()
         )

@@ -10,14 +10,17 @@ them are neither durable nor exclusive, which RabbitMQ 4.3 refuses
 that they were made for. What an agent hears is worth nothing to a later
 connection: phases are sent again, and control calls time out. So each
 connection that listens declares one exclusive queue instead, and binds it to
-every exchange that oslo.messaging asks for. Exchanges are unchanged, so agents
-that use oslo.messaging's own queues still understand each other.
+every exchange that oslo.messaging asks for.
 
 This builds on classes of oslo.messaging's RabbitMQ driver that it does not
-document, because it offers no exclusive queue.
+document. ``rabbit_transient_queues_ttl`` and topics with the agent's boot in
+their names would not do: those queues are not exclusive, have no greatest
+length, and take a connection and a thread for each cluster, of which tenants
+choose the number.
 """
 
 import contextlib
+import functools
 import importlib
 import logging
 import uuid
@@ -39,6 +42,9 @@ impl_rabbit: Any = importlib.import_module(
 )
 
 LOG = logging.getLogger(__name__)
+
+TRIED = ('17.3', '18.3')
+"""Minor versions of oslo.messaging that the functional tests passed with."""
 
 MAX_MESSAGES = 10_000
 """Most messages that wait in one queue; older ones are dropped, so that a
@@ -69,29 +75,18 @@ class _Consumer(impl_rabbit.Consumer):
         self._suffix = suffix
         self._queue_channel: Any = None
         self._bindings: list[tuple[Any, str]] = []
-        self._leftovers: list[str] = []
 
     def bind(self, exchange: Any, routing_key: str) -> None:
         """Add a binding; :meth:`declare` tells the broker.
 
-        :param exchange: exchange of kombu; a passive one must exist already.
+        :param exchange: exchange of kombu.
         """
         self._bindings.append((exchange, routing_key))
-
-    def delete_unused(self, queue: str) -> None:
-        """Let the next :meth:`declare` delete a queue without consumers.
-
-        Earlier versions declared queues that outlive the agent, in which
-        messages would pile up now.
-        """
-        self._leftovers.append(queue)
 
     def declare(self, conn: Any) -> None:
         """Declare queue and bindings, also after a reconnect."""
         # A refused declaration closes its channel, so not that of the queue.
         with contextlib.closing(conn.connection.channel()) as channel:
-            while self._leftovers:
-                _delete_unused(channel, self._leftovers.pop())
             for exchange, _ in self._bindings:
                 _declare_exchange(channel, exchange)
         if self._queue_channel is not conn.channel:
@@ -117,13 +112,6 @@ def _declare_exchange(channel: Any, exchange: Any) -> None:
         LOG.debug('Using exchange %s as it is: %s', exchange.name, error)
 
 
-def _delete_unused(channel: Any, queue: str) -> None:
-    # Not by if-unused, for which quorum queues end the connection.
-    with contextlib.suppress(amqp.exceptions.ChannelError):
-        if not channel.queue_declare(queue, passive=True).consumer_count:
-            channel.queue_delete(queue)
-
-
 class _Connection(impl_rabbit.Connection):
     """Connection whose consumers share one exclusive queue.
 
@@ -140,19 +128,16 @@ class _Connection(impl_rabbit.Connection):
     ) -> None:
         """Bind the queue to a topic.
 
-        :param queue_name: name of a queue that others could share; given for
-            Nova's notifications only, whose exchange is Nova's.
+        :param queue_name: name that oslo.messaging would give the queue.
         """
-        consumer = self._consumer(queue_name or topic, callback)
+        consumer = self._consumer(topic, callback)
         exchange = kombu.Exchange(
             exchange_name,
             type='topic',
             durable=self.durable,
             auto_delete=self.amqp_auto_delete,
-            passive=queue_name is not None,
         )
         consumer.bind(exchange, topic)
-        consumer.delete_unused(queue_name or topic)
         self.declare_consumer(consumer)
 
     def declare_fanout_consumer(self, topic: str, callback: Any) -> None:
@@ -175,9 +160,6 @@ class _Connection(impl_rabbit.Connection):
                 auto_delete=True,
             )
             consumer.bind(exchange, topic)
-            if self.rabbit_stream_fanout:
-                # The stream that oslo.messaging would use.
-                consumer.delete_unused(exchange.name)
         self.declare_consumer(consumer)
 
     def declare_direct_consumer(self, topic: str, callback: Any) -> None:
@@ -248,6 +230,32 @@ def _no_exchange(
 def use(transport: Any) -> None:
     """Make a transport of RabbitMQ's driver declare exclusive queues only."""
     transport._driver._connection_pool.connection_cls = _Connection
+    confirm_again()
+
+
+def confirm_again(channel: Any = amqp.Channel) -> None:
+    """Have channels that are opened again ask for confirms again.
+
+    If an exchange is gone, as that of a cluster to which no other host
+    listens, RabbitMQ closes the channel on which one publishes to it. amqp
+    opens it again, but before 5.4 takes it for one that still confirms. The
+    next publish that succeeds then waits for a confirmation that never comes,
+    and holds the connection until RabbitMQ closes it, after three minutes
+    without a heartbeat. OpenStack 2026.1 has amqp 5.3.1.
+
+    :param channel: class of the channels; changed once.
+    """
+    revive = channel._do_revive
+    if hasattr(revive, '__wrapped__'):
+        return
+
+    @functools.wraps(revive)
+    def do_revive(self: Any) -> None:
+        # As amqp does from 5.4 on.
+        self._confirm_selected = False
+        revive(self)
+
+    channel._do_revive = do_revive
 
 
 def listen(transport: Any, prefix: str, topics: Iterable[str]) -> Any:

@@ -6,20 +6,18 @@
 
 import importlib
 import logging
-from collections.abc import Callable
 
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import exclusive_queue, publisher_confirms
+from nova_vhpc.agent.rpc import exclusive_queue
 from nova_vhpc.agent.rpc.native_threads import messaging
 
 __all__ = [
     'EXCHANGE',
     'NO_URL',
     'check',
-    'get_notification_transport',
     'get_transport',
     'hush',
     'register_unregistered_opts',
@@ -46,7 +44,7 @@ _CHATTY = (
 
 _PREFETCH = '64'
 
-_NOTIFICATIONS = 'oslo_messaging_notifications'
+_OPTION = '[DEFAULT]transport_url'
 
 _KEEPS_EXCHANGE = (
     'amqp_auto_delete',
@@ -88,8 +86,8 @@ class _Once(logging.Filter):
         record.msg = (
             'Ignoring a message on the bus that is not for this version of '
             'the agent, or for no agent at all; further ones are ignored '
-            'silently. If agents of other hosts are newer, upgrade this one, '
-            'or set [vhpc_peers]version_cap there until then: %r'
+            'silently. If agents of other hosts are newer, upgrade this '
+            'one: %r'
         )
         record.args = (error,)
         record.exc_info = record.exc_text = None
@@ -117,121 +115,58 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     """Return the RPC transport of ``transport_url``, not connected yet.
 
     The broker deletes the agents' exchange with its last listener, unless
-    exchanges are configured to be durable. This is set in the URL and not in
-    ``conf``, because the exchange of Nova's notifications is Nova's.
-
-    :raises ConfigError: oslo.messaging does not accept the URL.
-    """
-    messaging.set_transport_defaults(EXCHANGE)
-    return _bounded(conf, messaging.get_rpc_transport, deletes_exchange=True)
-
-
-def get_notification_transport(
-    conf: cfg.ConfigOpts,
-) -> messaging.Transport:
-    """Return the transport of Nova's notifications, not connected yet.
-
-    :raises ConfigError: oslo.messaging does not accept the URL.
-    """
-    return _bounded(
-        conf, messaging.get_notification_transport, deletes_exchange=False
-    )
-
-
-def check(conf: cfg.ConfigOpts) -> None:
-    """Check the URLs of the message bus that the agent will use.
-
-    :raises ConfigError: oslo.messaging does not accept a URL.
-    :raises cfg.Error: an option's value is invalid.
-    """
-    if conf.vhpc_peers.enabled:
-        get_transport(conf).cleanup()
-    if conf.vhpc_nova.notifications:
-        get_notification_transport(conf).cleanup()
-
-
-def _bounded(
-    conf: cfg.ConfigOpts,
-    make: Callable[..., messaging.Transport],
-    *,
-    deletes_exchange: bool,
-) -> messaging.Transport:
-    """Return a transport with a limit on messages that wait in the agent.
+    exchanges are configured to be durable.
 
     RabbitMQ sends at most ``rabbit_qos_prefetch_count`` messages ahead; a
     flood of messages then waits in the broker, not in the agent's memory. A
     limit that is configured is kept.
 
-    :param make: function of oslo.messaging that makes the transport.
-    :param deletes_exchange: whether the broker deletes the exchange with
-        its last listener.
     :raises ConfigError: oslo.messaging does not accept the URL.
     :raises cfg.Error: an option's value is invalid.
     """
+    messaging.set_transport_defaults(EXCHANGE)
     register_unregistered_opts(conf)
     try:
-        transport = make(conf)
-        url = messaging.TransportURL.parse(conf, _own_url(conf, make))
+        transport = messaging.get_rpc_transport(conf)
+        url = messaging.TransportURL.parse(conf)
     except (cfg.Error, RecursionError):
-        if make is messaging.get_notification_transport:
-            _read_url(conf, _NOTIFICATIONS)
-        _read_url(conf, conf_package.DEFAULT)
+        # oslo.config's own error does not name the option.
+        conf_package.read(
+            conf, conf_package.DEFAULT, 'transport_url', secret=True
+        )
         raise
     except ImportError as error:
         raise errors.ConfigError(
-            f'[{_url_group(conf, make)}]transport_url: its driver cannot be '
-            f'loaded: {error}'
+            f'{_OPTION}: its driver cannot be loaded: {error}'
         ) from None
     except (ValueError, messaging.MessagingException):
         # Neither the value nor the reason is shown: if the password has a
         # / or @, parts of it pass for a port or a scheme.
         raise errors.ConfigError(
-            f'[{_url_group(conf, make)}]transport_url is no URL of '
-            'oslo.messaging; allowed: '
+            f'{_OPTION} is no URL of oslo.messaging; allowed: '
             'rabbit://USER:PASSWORD@HOST:PORT/VHOST, with / : @ in user and '
             'password written as %2F %3A %40'
         ) from None
     if url.transport != 'rabbit':
         return transport
     options = conf.oslo_messaging_rabbit
-    if deletes_exchange and not any(
+    if not any(
         name in url.query or getattr(options, name) for name in _KEEPS_EXCHANGE
     ):
         url.query['amqp_auto_delete'] = 'true'
     if not options.rabbit_qos_prefetch_count:
         url.query.setdefault('rabbit_qos_prefetch_count', _PREFETCH)
     transport.cleanup()
-    transport = make(conf, url=url)
+    transport = messaging.get_rpc_transport(conf, url=url)
     exclusive_queue.use(transport)
-    publisher_confirms.mend()
     return transport
 
 
-def _read_url(conf: cfg.ConfigOpts, group: str) -> None:
-    """Read the URL, to raise an error that names the option.
+def check(conf: cfg.ConfigOpts) -> None:
+    """Check the URL of the message bus, if the agent will use it.
 
-    oslo.config's own error does not.
+    :raises ConfigError: oslo.messaging does not accept it.
+    :raises cfg.Error: an option's value is invalid.
     """
-    conf_package.read(conf, group, 'transport_url', secret=True)
-
-
-def _url_group(
-    conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
-) -> str:
-    own = _own_url(conf, make) is not None
-    return _NOTIFICATIONS if own else conf_package.DEFAULT
-
-
-def _own_url(
-    conf: cfg.ConfigOpts, make: Callable[..., messaging.Transport]
-) -> str | None:
-    """Return the URL of ``[oslo_messaging_notifications]``.
-
-    :param make: function of oslo.messaging that makes the transport, and that
-        has registered the option.
-    :returns: None if the option is not set, and for the RPC transport.
-    """
-    if make is not messaging.get_notification_transport:
-        return None
-    url: str | None = conf.oslo_messaging_notifications.transport_url
-    return url
+    if conf.vhpc_peers.enabled:
+        get_transport(conf).cleanup()

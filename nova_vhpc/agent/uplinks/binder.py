@@ -20,7 +20,7 @@ from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims, steering
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base
 from nova_vhpc.placement import client
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ UNCERTAIN_CHECK_S = 2.0
 """The same while the networks of its NICs may not be known yet."""
 
 UNCERTAIN_S = 60.0
-"""Time after which what is known of a guest's networks has to do."""
+"""After this time, decide with what is known of a guest's networks."""
 
 RETRY_SECONDS = 3.0
 """Time for which :meth:`UplinkBinder.stop` retries to restore NICs."""
@@ -64,34 +64,34 @@ class _Bound:
 
     :ivar guest: the guest as it was bound: a restarted domain is another
         Guest object, and must be bound again.
-    :ivar way: what does it.
+    :ivar steered_by: what steers them.
     :ivar uplinks: the uplinks that it has claimed.
     :ivar check_s: monotonic time of the next reading of its claims.
     """
 
     guest: Guest
-    way: steering.Way
+    steered_by: steering.Carrier
     uplinks: tuple[claims.ClaimedUplink, ...]
     check_s: float
 
     @property
     def in_force(self) -> Mapping[str, str]:
         """Where the guest's packets go now, by MAC address of the NIC."""
-        if self.way.binder is None:
+        if self.steered_by.binder is None:
             return {}
-        return self.way.binder.in_force(self.guest.info.uuid)
+        return self.steered_by.binder.in_force(self.guest.info.uuid)
 
     @property
     def problem(self) -> str:
         """Why the packets do not go there now; empty if they do."""
-        if self.way.binder is None:
+        if self.steered_by.binder is None:
             return ''
-        return self.way.binder.problem(self.guest.info.uuid)
+        return self.steered_by.binder.problem(self.guest.info.uuid)
 
     @property
     def intact(self) -> bool:
         """Whether all that the binder wrote is still in force."""
-        return self.way.binder is None or self.way.binder.intact(
+        return self.steered_by.binder is None or self.steered_by.binder.intact(
             self.guest.info.uuid
         )
 
@@ -104,15 +104,14 @@ class UplinkBinder:
     :param connection: returns libvirt's connection, or raises libvirtError.
     :param claims: the servers' claims on uplinks.
     :param steering: decides by which binder, or why by none.
-    :param enabled: whether to bind; if not, only which claims steer nothing
-        is said.
+    :param enabled: False: only report claims that steer no packet.
     :param dry_run: log what would be written, and write nothing.
     :ivar left: whether :meth:`stop` could not restore all NICs.
     """
 
     def __init__(
         self,
-        binders: binder_set.BinderSet,
+        binders: base.BinderSet,
         guests: Callable[[], Mapping[str, Guest]],
         connection: Callable[[], Any],
         claims: claims.UplinkClaims,
@@ -209,7 +208,7 @@ class UplinkBinder:
             'bound': sorted(bound.keys() - problems.keys()),
             'uplinks': {
                 uuid: {
-                    'binder': one.way.name,
+                    'binder': one.steered_by.name,
                     'claimed': [f'{u.bridge}/{u.nic}' for u in one.uplinks],
                     'in_force': dict(one.in_force),
                 }
@@ -232,7 +231,7 @@ class UplinkBinder:
         """Return the taps whose packets take claimed uplinks, by UUID."""
         bound = {} if self._dry_run else self._bound.copy()
         return {
-            uuid: one.way.devices
+            uuid: one.steered_by.devices
             for uuid, one in bound.items()
             if not one.problem
         }
@@ -399,14 +398,16 @@ class UplinkBinder:
         :raises UnsupportedError: nothing can, or may.
         """
         was_bound = self._bound.pop(uuid, None) is not None
-        way = self._way(guest, uplinks, is_recorded)
-        is_certain = way.is_certain or self._age_s(uuid) >= UNCERTAIN_S
+        claimant = claims.Claimant(
+            guest.domain, uplinks, guest.info.specs.uplink_nic
+        )
+        carrier = self._carrier(claimant, is_recorded)
+        is_certain = carrier.is_certain or self._age_s(uuid) >= UNCERTAIN_S
         if not self._enabled and not is_certain:
             # Nothing is urgent, and the reason may be another one.
             self._waiting[uuid] = guest, time.monotonic() + UNCERTAIN_CHECK_S
             return
-        binder = way.binder
-        uplink_nic = guest.info.specs.uplink_nic
+        binder = carrier.binder
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
         if binder is None:
             if not was_bound:
@@ -414,12 +415,10 @@ class UplinkBinder:
                     'VM %s: its packets take the claimed %s (by %s)',
                     guest.name,
                     names,
-                    way.name,
+                    carrier.name,
                 )
         elif self._dry_run or not self._enabled:
-            for mac, target in binder.plan(
-                guest.domain, uplinks, uplink_nic
-            ).items():
+            for mac, target in binder.plan(claimant).items():
                 if not self._enabled:
                     raise self._off(mac, binder.name)
                 LOG.info(
@@ -431,7 +430,7 @@ class UplinkBinder:
                     binder.name,
                     target,
                 )
-        elif changed := binder.bind(guest.domain, uplinks, uplink_nic):
+        elif changed := binder.bind(claimant):
             LOG.info(
                 'VM %s: packets of %d NICs are steered to the claimed %s '
                 '(by %s)',
@@ -443,35 +442,30 @@ class UplinkBinder:
         check_s = CLAIM_CHECK_S if is_certain else UNCERTAIN_CHECK_S
         self._bound[uuid] = _Bound(
             guest,
-            way,
+            carrier,
             uplinks,
             # Spread, so that a restarted guest need not wait for all others.
             time.monotonic() + check_s * random.uniform(0.75, 1.0),
         )
 
-    def _way(
-        self,
-        guest: Guest,
-        uplinks: tuple[claims.ClaimedUplink, ...],
-        is_recorded: bool,
-    ) -> steering.Way:
-        """Return what is to steer a guest's packets.
+    def _carrier(
+        self, claimant: claims.Claimant, is_recorded: bool
+    ) -> steering.Carrier:
+        """Return what is to steer a server's packets.
 
-        What was changed when another way was taken is restored.
+        What was changed while another one did is restored.
 
         :raises UnsupportedError: nothing can.
         """
         try:
-            way = self._steering.way(
-                guest.domain, uplinks, guest.info.specs.uplink_nic
-            )
+            carrier = self._steering.carrier(claimant)
         except interfaces.UnsupportedError:
             if is_recorded:
-                self._restore(guest.info.uuid, guest.domain)
+                self._restore(claimant.uuid, claimant.domain)
             raise
-        if is_recorded and (way.binder is None or not self._enabled):
-            self._restore(guest.info.uuid, guest.domain)
-        return way
+        if is_recorded and (carrier.binder is None or not self._enabled):
+            self._restore(claimant.uuid, claimant.domain)
+        return carrier
 
     def _off(self, mac: str, name: str) -> interfaces.UnsupportedError:
         return interfaces.UnsupportedError(

@@ -9,7 +9,7 @@ A claim is an allocation of an uplink's resource provider in Placement.
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nova_vhpc.placement import client, publisher
 from nova_vhpc.topology import model
@@ -52,6 +52,24 @@ class ClaimedUplink(NamedTuple):
     physnets: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     same_encap_ip: tuple[str, ...] = ()
+
+
+class Claimant(NamedTuple):
+    """A server that has claimed uplinks of this host.
+
+    :ivar domain: its domain.
+    :ivar uplinks: the uplinks that it has claimed.
+    :ivar uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
+    """
+
+    domain: Any
+    uplinks: tuple[ClaimedUplink, ...]
+    uplink_nic: int | None = None
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the server, which is that of its domain."""
+        return str(self.domain.UUIDString())
 
 
 class UplinkClaims:

@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import claims, ml2_bridges, neutron_agents
+from nova_vhpc.agent.uplinks import claims, ml2_bridges
 from nova_vhpc.clients import credentials
 from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import provider_tree, publisher, withdrawal
@@ -25,7 +25,6 @@ from nova_vhpc.topology import (
     bridge_rules,
     discovery,
     model,
-    open_vswitch,
 )
 
 LOG = logging.getLogger(__name__)
@@ -48,12 +47,10 @@ MIN_INTERVAL_S = 1.0
 def make_discovery(
     conf: cfg.ConfigOpts,
     ovsdb: connection.Ovsdb | None = None,
-    neutron: neutron_agents.NeutronAgents | None = None,
 ) -> discovery.Discovery:
     """Return the discovery of uplinks that ``[vhpc_topology]`` configures.
 
     :param ovsdb: database of this host's Open vSwitch, None for none.
-    :param neutron: is asked for bridge mappings that nothing else knows.
     :raises ConfigError: an option's value is invalid.
     """
     options = conf.vhpc_topology
@@ -61,17 +58,6 @@ def make_discovery(
         rules = bridge_rules.parse_rules(options.bridges)
     except ValueError as error:
         raise errors.ConfigError(f'[vhpc_topology] bridges: {error}') from None
-    ml2 = ml2_bridges.Ml2Bridges(options.ml2_config_files)
-
-    def read_ml2_bridges() -> open_vswitch.NeutronBridges | None:
-        bridges = ml2.read()
-        if bridges is not None or neutron is None or ovsdb is None:
-            return bridges
-        state = ovsdb.read()
-        if state is None or state.has_ovn or not state.bridges:
-            return None
-        return neutron.read()
-
     return discovery.Discovery(
         rules,
         nic_patterns=options.nic_patterns,
@@ -79,7 +65,7 @@ def make_discovery(
         default_mbps=options.default_mbps,
         sysfs=Path(options.sysfs),
         open_vswitch=ovsdb.read if ovsdb is not None else lambda: None,
-        ml2_bridges=read_ml2_bridges,
+        ml2_bridges=ml2_bridges.Ml2Bridges(options.ml2_config_files).read,
     )
 
 
@@ -104,7 +90,6 @@ class PublishWorker:
     :param conf: with the groups ``vhpc_topology`` and ``placement``.
     :param host: name of the agent's host.
     :param ovsdb: database of this host's Open vSwitch, None for none.
-    :param neutron: is asked for bridge mappings that nothing else knows.
     :raises ConfigError: an option's value is invalid.
     """
 
@@ -116,14 +101,12 @@ class PublishWorker:
         conf: cfg.ConfigOpts,
         host: str,
         ovsdb: connection.Ovsdb | None = None,
-        neutron: neutron_agents.NeutronAgents | None = None,
     ) -> None:
         self._conf = conf
         self._options = conf.vhpc_topology
         self._host = host
         self._ovsdb = ovsdb
-        self._neutron = neutron
-        self._discovery = make_discovery(conf, ovsdb, neutron)
+        self._discovery = make_discovery(conf, ovsdb)
         self._thread = periodic.PeriodicThread(
             'vhpc-publish',
             self._run_once,
@@ -295,11 +278,10 @@ class PublishWorker:
         """Return this host's uplinks, and problems with them."""
         findings = self._discovery.discover(self._options.node or self._host)
         problem = self._ovsdb.problem() if self._ovsdb is not None else None
-        note = self._neutron.note if self._neutron is not None else ''
+        if problem is None:
+            return findings
         return dataclasses.replace(
-            findings,
-            problems=(*((problem,) if problem else ()), *findings.problems),
-            notes=(*findings.notes, *((note,) if note else ())),
+            findings, problems=(problem, *findings.problems)
         )
 
     def _publish(
@@ -379,3 +361,39 @@ class PublishWorker:
             if changed:
                 self._since = time.time()
         return changed
+
+
+class DryPublishWorker(PublishWorker):
+    """Discovers uplinks and reads Placement, but publishes nothing."""
+
+    DONE = 'dry-run'
+    MESSAGE = (
+        'Dry run: %d uplinks of compute node %s would be published to '
+        'Placement: %s'
+    )
+
+    def status(self) -> dict[str, Any]:
+        """Return what was discovered, for the status socket.
+
+        The age is None, because nothing is published.
+        """
+        return super().status() | {'age_s': None}
+
+    def _publish(
+        self, topology: model.HostTopology, stamp: int
+    ) -> publisher.Published:
+        node = self._make_publisher().node()
+        return publisher.Published(node, (), (), 0)
+
+
+def make_publish_worker(
+    conf: Any, host: str, ovsdb: connection.Ovsdb | None = None
+) -> PublishWorker:
+    """Return the publish worker, or that of a dry run, as configured.
+
+    :param host: name of the agent's host.
+    :param ovsdb: database of this host's Open vSwitch, None for none.
+    :raises ConfigError: an option's value is invalid.
+    """
+    make = DryPublishWorker if conf.vhpc_agent.dry_run else PublishWorker
+    return make(conf, host, ovsdb)

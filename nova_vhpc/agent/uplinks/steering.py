@@ -15,7 +15,7 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims, port_networks
-from nova_vhpc.agent.uplinks.binders import base, binder_set, guest_ports
+from nova_vhpc.agent.uplinks.binders import base, guest_ports
 from nova_vhpc.topology import links, open_vswitch, port_network
 
 PORTS_INSTEAD = (
@@ -25,7 +25,7 @@ PORTS_INSTEAD = (
 )
 
 
-class Way(NamedTuple):
+class Carrier(NamedTuple):
     """What makes the packets of a server take the claimed uplinks.
 
     :ivar name: name of the binder; or ``neutron``, if there is no other way
@@ -55,7 +55,7 @@ class Steering:
 
     def __init__(
         self,
-        binders: binder_set.BinderSet,
+        binders: base.BinderSet,
         host: str,
         read: Callable[[], open_vswitch.OpenVswitch | None],
         networks: port_networks.PortNetworks,
@@ -68,23 +68,18 @@ class Steering:
         self._networks = networks
         self._links = host_links
 
-    def way(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Way:
+    def carrier(self, claimant: claims.Claimant) -> Carrier:
         """Return what steers a server's packets, or is to steer them.
 
-        :param uplinks: the uplinks that the server has claimed.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :raises UnsupportedError: a claim steers no packet; the text names
             host and NIC, uplink or network, and the remedy.
         """
-        nics = interfaces.read(domain.XMLDesc(0))
-        chosen = interfaces.chosen(nics, len(uplinks), uplink_nic)
-        way = self._choose(domain.UUIDString(), nics, chosen, uplinks)
-        return way._replace(
+        nics = interfaces.read(claimant.domain.XMLDesc(0))
+        chosen = interfaces.chosen(
+            nics, len(claimant.uplinks), claimant.uplink_nic
+        )
+        carrier = self._choose(claimant.uuid, nics, chosen, claimant.uplinks)
+        return carrier._replace(
             devices=tuple(nic.device for nic in chosen if nic.device)
         )
 
@@ -94,7 +89,7 @@ class Steering:
         nics: Sequence[interfaces.Nic],
         chosen: Sequence[interfaces.Nic],
         uplinks: Sequence[claims.ClaimedUplink],
-    ) -> Way:
+    ) -> Carrier:
         """Return what steers the packets of some NICs of a server.
 
         :param nics: all NICs of the server.
@@ -102,7 +97,7 @@ class Steering:
         :raises UnsupportedError: nothing does.
         """
         if all(nic.in_hardware for nic in chosen):
-            return Way('hardware')
+            return Carrier('hardware')
         bridges = {nic.mac: self._linux_bridge(nic) for nic in chosen}
         if any(bridges.values()):
             return self._on_linux_bridges(bridges, uplinks)
@@ -121,7 +116,7 @@ class Steering:
             if len(provider) < len(chosen):
                 raise self._mixed(provider, chosen)
             if self._neutron_does(provider, uplinks):
-                return Way('neutron')
+                return Carrier('neutron')
         is_certain = not any(
             self._networks.may_change(ports[nic.mac.lower()])
             for nic in chosen
@@ -135,7 +130,7 @@ class Steering:
         binder = self._binders.serving(uuid, nics, uplinks, networks)
         if binder is None:
             raise self._no_binder(chosen, provider, uplinks)
-        return Way(binder.name, binder, is_certain)
+        return Carrier(binder.name, binder, is_certain)
 
     def _linux_bridge(self, nic: interfaces.Nic) -> str | None:
         """Return the Linux bridge that a NIC is on; None if it is on none.
@@ -149,7 +144,7 @@ class Steering:
         self,
         bridges: Mapping[str, str | None],
         uplinks: Sequence[claims.ClaimedUplink],
-    ) -> Way:
+    ) -> Carrier:
         """Return that NICs are where they should be.
 
         :param bridges: Linux bridge of each NIC, by MAC address.
@@ -166,7 +161,7 @@ class Steering:
                     'flavor that claims no uplinks',
                     cause='linux-bridge',
                 )
-        return Way('linux_bridge')
+        return Carrier('linux_bridge')
 
     def _refuse_bonds(self, uplinks: Sequence[claims.ClaimedUplink]) -> None:
         """Refuse members of a bond that chooses itself among them.
@@ -309,7 +304,7 @@ class Steering:
 
 def make_steering(
     conf: Any,
-    binders: binder_set.BinderSet,
+    binders: base.BinderSet,
     host: str,
     ovsdb: ovsdb_connection.Ovsdb | None,
 ) -> Steering:

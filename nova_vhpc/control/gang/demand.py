@@ -146,9 +146,10 @@ class DemandTracker:
             if not sample.elapsed_us:
                 continue
             run_us, wait_us = sample.vcpu_run_us, sample.vcpu_wait_us
-            state.unmeasured = run_us is None or wait_us is None
             if run_us is None or wait_us is None:
+                state.unmeasured = True
                 continue
+            state.unmeasured = False
             state.add(sample.elapsed_us, run_us, wait_us)
             state.judge()
         self._vms = current

@@ -37,7 +37,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import fair_share, memo, model
 from nova_vhpc.control.gang import (
-    competitors,
     demand,
     entitlement,
     feedback,
@@ -48,7 +47,7 @@ from nova_vhpc.control.gang import (
     weights,
     window_width,
 )
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 from nova_vhpc.control.slices import base
 from nova_vhpc.control.slots import frame
 
@@ -75,15 +74,11 @@ SERVED = 0.97
 
 DOMINANT = 3.0
 """Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
-Beside VMs that are busy and must be served when they wake up, gangs can't."""
+Gangs cannot reach this weight beside busy servers, which must not wait."""
 
 SIDE_PERIODS = 30
-"""Control periods after which gangs change CPUs: something on a CPU that takes
-from one gang then takes from all."""
-
-OUT_OF_TURN = 50
-"""Where groups cannot be idle, a VM that is not favoured has its own weight,
-or its weight in its window if that is less, divided by this."""
+"""Rotate gangs over CPUs after this many control periods, so that a disturbed
+CPU slows all gangs equally."""
 
 MAX_CYCLE_US = 1_200_000
 """Longest rotation: VMs must have their part of any two seconds."""
@@ -93,6 +88,9 @@ _NO_PLACE = base.VmSlice(
 )
 _MAY_NOT_PLACE = base.VmSlice(
     reason='no windows: the agent may not place vCPUs; it needs CAP_SYS_NICE'
+)
+_CANNOT_IDLE = base.VmSlice(
+    reason='no windows: the kernel has no cpu.idle; it needs Linux 5.15'
 )
 _UNMEASURED = base.VmSlice(
     reason='no windows: its CPU time cannot be measured'
@@ -123,7 +121,7 @@ class GangPolicy:
         self._window_width = window_width.WindowWidth(
             config.gang_window_us, config.gang_max_window_us
         )
-        self._usable_cpus = usable_cpus.UsableCpus()
+        self._usable_cpus = cpu_loads.UsableCpus()
         # Beside CPU-bound VMs, and without any. A VM that is not known yet to
         # be CPU-bound leaves none, and must not be remembered for that.
         self._headrooms = {
@@ -154,7 +152,7 @@ class GangPolicy:
         """
         self._periods += 1
         self._usable_cpus.update(context.view.cpus)
-        view = competitors.without_foreign_vcpus(
+        view = entitlement.without_foreign_vcpus(
             context.view, self._usable_cpus
         )
         vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
@@ -164,10 +162,9 @@ class GangPolicy:
         if limits.max_shares < max(1, limits.min_shares):
             # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
-        if not limits.can_place:
-            return base.SliceDecision(
-                vms={vm.uuid: _MAY_NOT_PLACE for vm in parallel}
-            )
+        if not (limits.can_idle and limits.can_place):
+            reason = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
+            return base.SliceDecision(vms={vm.uuid: reason for vm in parallel})
         without: dict[str, base.VmSlice] = {}
         for vm in parallel:
             # What windows cost such a VM would not be known.
@@ -289,7 +286,6 @@ class GangPolicy:
             placements,
             window_shares,
             {uuid: own_weights[uuid] for uuid in members},
-            limits,
             cycle_us,
         )
         playing = base.VmSlice(width_us, 'gang window', by_windows=True)
@@ -518,11 +514,10 @@ class GangPolicy:
             )
             for gang in gang_list
         }
-        pause = self.feedback.pause_correction
         if self._packing is None:
-            slots = matrix.corrected(rotation, corrections, pause)
+            slots = matrix.corrected(rotation, corrections)
         else:
-            slots = self._packing.windows(corrections, pause)
+            slots = self._packing.windows(corrections)
         held = self._slots
         same_gangs = [slot.gangs for slot in slots] == [
             slot.gangs for slot in held
@@ -620,7 +615,6 @@ class GangPolicy:
         placements: tuple[placement.Placement, ...],
         window_shares: Mapping[str, int],
         own_weights: Mapping[str, int],
-        limits: model.ActuatorLimits,
         cycle_us: int,
     ) -> model.WindowSchedule:
         """Return the schedule.
@@ -629,15 +623,7 @@ class GangPolicy:
         :param own_weights: of each VM of a gang.
         :param cycle_us: length of the rotation, in microseconds.
         """
-        out_of_turn = {
-            uuid: model.IDLE_SHARES
-            if limits.can_idle
-            else max(
-                limits.min_shares,
-                min(weight, window_shares[uuid]) // OUT_OF_TURN,
-            )
-            for uuid, weight in own_weights.items()
-        }
+        out_of_turn = dict.fromkeys(own_weights, model.IDLE_SHARES)
         turns = tuple(
             model.Turn(
                 width_us=end_us - begin_us,

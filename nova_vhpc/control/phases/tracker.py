@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import config as control_config
-from nova_vhpc.control import model, quantise
+from nova_vhpc.control import model
 from nova_vhpc.control.phases import group as group_phase
 from nova_vhpc.control.phases import otsu
 from nova_vhpc.control.predictors import base as predictors_base
@@ -235,7 +235,9 @@ class PhaseTracker:
                         tracked.limit = max(threshold.value, floor)
                 limit = tracked.limit
                 tracked.high = limit is not None and events > limit
-                tracked.predictor.observe(quantise.to_state(events), events)
+                tracked.predictor.observe(
+                    predictors_base.to_state(events), events
+                )
             except Exception as error:
                 self._fail(uuid, error)
         self._sums.clear()
@@ -263,7 +265,7 @@ class PhaseTracker:
                 continue
             if not tracked.missed:
                 try:
-                    tracked.predicted = quantise.to_events(
+                    tracked.predicted = predictors_base.to_events(
                         tracked.predictor.predict()
                     )
                 except Exception as error:

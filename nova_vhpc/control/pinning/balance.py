@@ -10,7 +10,7 @@ better.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import fair_share, model
-from nova_vhpc.control.pinning import base, cpu_loads, spread, usable_cpus
+from nova_vhpc.control.pinning import base, cpu_loads, spread
 
 # Looking up enum members for each VM in each tick takes 3% of a decision.
 _MPI, _PARALLEL = model.Paradigm.MPI, model.Workload.PARALLEL
@@ -24,7 +24,7 @@ class BalancePolicy:
     def __init__(self, config: control_config.ControlConfig) -> None:
         """Start without any VM."""
         self._spreader = spread.Spreader(config.rebalance_periods)
-        self._usable = usable_cpus.UsableCpus()
+        self._usable = cpu_loads.UsableCpus()
         self._facts: base.Facts = ()
         self._ignored: tuple[model.Diagnostic, ...] = ()
 

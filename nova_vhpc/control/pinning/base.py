@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 
 NO_CPU = 'none of the CPUs it may use is in cpu_shared_set; not pinned'
@@ -105,3 +106,16 @@ class PinningPolicy(Protocol):
     def pin(self, context: PinContext) -> PinDecision:
         """Return the pins of the next period."""
         ...
+
+
+class NonePolicy:
+    """Pins no VM; the smallest pinning policy, an example for plugins."""
+
+    uses_phases = False
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        """Accept the configuration, like every policy; it is not used."""
+
+    def pin(self, context: PinContext) -> PinDecision:
+        """Return no pins."""
+        return PinDecision()

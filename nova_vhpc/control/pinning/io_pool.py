@@ -18,7 +18,6 @@ from nova_vhpc.control.pinning import (
     cpu_loads,
     pools,
     spread,
-    usable_cpus,
 )
 
 # Looking up enum members for each VM in each tick takes 3% of a decision.
@@ -45,7 +44,7 @@ class IoPoolPolicy:
         """Start without any VM."""
         self._sizer = pools.PoolSizer(config)
         self._spreader = spread.Spreader(config.rebalance_periods)
-        self._usable = usable_cpus.UsableCpus()
+        self._usable = cpu_loads.UsableCpus()
         # Of the last tick; in the next one all this is nearly always equal,
         # and comparing it saves 8% of a decision (see BalancePolicy).
         self._facts: base.Facts = ()

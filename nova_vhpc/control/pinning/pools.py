@@ -16,7 +16,7 @@ slower, much more than any pool can gain.
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import usable_cpus
+from nova_vhpc.control.pinning import cpu_loads
 
 WHOLE_CACHE_WITHIN = 8
 """A pool ends at the edge of a cache if that costs at most 1/8 of the CPUs."""
@@ -70,8 +70,8 @@ class PoolSizer:
         """Start with the smallest I/O pool, lent to the computing pool."""
         self._config = config
         self._size = 1
-        self._smaller_periods = 0
-        self._smaller_size = 0
+        # Sizes of the latest periods in a row in which less was demanded.
+        self._smaller_sizes: list[int] = []
         self._idle_periods = config.pool_shrink_periods
         self.diagnostic = ''
         self.max_width = 0
@@ -107,7 +107,7 @@ class PoolSizer:
         if pools is None:
             # From the last socket, cache by cache: a pool that grows keeps
             # the CPUs that it has.
-            ranked = usable_cpus.last_first(cpus)
+            ranked = cpu_loads.last_first(cpus)
             most = max(1, min(total - computing.widest, total - 1))
             size = self._with_hysteresis(_target(ranked, io, computing, most))
             size = min(size, most)
@@ -150,15 +150,12 @@ class PoolSizer:
         """Return the size: grow at once, shrink after a delay."""
         if target >= self._size:
             self._size = target
-            self._smaller_periods = 0
-            self._smaller_size = 0
+            self._smaller_sizes.clear()
             return self._size
-        self._smaller_periods += 1
-        self._smaller_size = max(self._smaller_size, target)
-        if self._smaller_periods >= self._config.pool_shrink_periods:
-            self._size = self._smaller_size
-            self._smaller_periods = 0
-            self._smaller_size = 0
+        self._smaller_sizes.append(target)
+        if len(self._smaller_sizes) >= self._config.pool_shrink_periods:
+            self._size = max(self._smaller_sizes)
+            self._smaller_sizes.clear()
         return self._size
 
 

@@ -8,15 +8,13 @@ Ours, not from the papers; built from RLE, Markov, GPHT and nearest histories.
 
 import math
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, context_counts
 from nova_vhpc.control.predictors.mixture import (
-    baselines,
-    gpht_expert,
+    change_bias,
     shared,
 )
 
-_IDLE_STATE = quantise.IDLE_STATE
+_IDLE_STATE = base.IDLE_STATE
 
 _PRIOR_NEAREST = 4.5
 _PRIOR_FREQUENCY = 3.0
@@ -112,7 +110,7 @@ class AdaptivePredictor:
         self._table = context_counts.CountTable(
             max_contexts=96, max_successors=32, ceiling=1000
         )
-        self._gpht_expert = gpht_expert.GphtExpert()
+        self._gpht_expert = shared.GphtExpert()
         self._votes: dict[int, float] = {}
         self._normalisers = (1.0, 1.0, 1.0, 1.0, 1.0)
         # Counts of what followed any state, the last state, and its run.
@@ -124,15 +122,15 @@ class AdaptivePredictor:
         self._run = 0
         self._previous: int | None = None
         self._mean = 0.0
-        self._mean_state = quantise.IDLE_STATE
-        self._baselines = baselines.Baselines()
+        self._mean_state = base.IDLE_STATE
+        self._baselines = change_bias.Baselines()
         # The last prediction, and whether it is for the next period.
         self._has_predicted = False
-        self._likeliest_change = quantise.IDLE_STATE
+        self._likeliest_change = base.IDLE_STATE
         self._ratio = math.inf
         self._is_new = False
         self._is_outlier = False
-        self._prediction = quantise.IDLE_STATE
+        self._prediction = base.IDLE_STATE
 
     def for_peer(self) -> 'AdaptivePredictor':
         """See :class:`~.base.PeerPredictor`."""
@@ -170,7 +168,7 @@ class AdaptivePredictor:
             self._run += 1
             self._after_run = table.use((self._previous, state, self._run))
         self._state = state
-        self._mean_state = quantise.to_state(self._mean)
+        self._mean_state = base.to_state(self._mean)
         self._gpht_expert.observe(state)
         self._has_predicted = False
 
@@ -200,7 +198,7 @@ class AdaptivePredictor:
         )
 
     def _judge(
-        self, current: int, state: int, baselines_right: baselines.Outcomes
+        self, current: int, state: int, baselines_right: change_bias.Outcomes
     ) -> None:
         """Record which probability each expert gave to the state that came.
 

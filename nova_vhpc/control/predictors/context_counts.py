@@ -17,7 +17,7 @@ class Counts:
     :ivar total: sum of these numbers.
     :ivar likeliest: state that followed most often, if the context is a
         single state; None while that is the state itself. Kept up to date
-        by :class:`~.mixture.baselines.Baselines`.
+        by :class:`~.mixture.change_bias.Baselines`.
     """
 
     __slots__ = ('by_state', 'likeliest', 'total')

@@ -3,7 +3,6 @@
 
 """Exponentially weighted moving average of the I/O events."""
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 ALPHA = 0.5
@@ -39,7 +38,7 @@ class EwmaPredictor:
 
     def predict(self) -> int:
         """Return the state of the average."""
-        return quantise.to_state(self._mean or 0.0)
+        return base.to_state(self._mean or 0.0)
 
     @property
     def state_bytes(self) -> int:

@@ -3,13 +3,12 @@
 
 """Global phase history table (GPHT) predictor."""
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 DEPTH = 8
 ENTRIES = 128
 
-_STATE_BITS = quantise.MAX_STATE.bit_length()
+_STATE_BITS = base.MAX_STATE.bit_length()
 """Bits of one state in the register. The register is a single integer, which
 is hashed faster than a tuple and takes less memory."""
 
@@ -42,7 +41,7 @@ class GphtPredictor:
         # full one.
         self._register = 0
         self._table: dict[int, int] = {}
-        self._prediction = quantise.IDLE_STATE
+        self._prediction = base.IDLE_STATE
 
     def observe(self, state: int, events: float) -> None:
         """Record the state after the last pattern, look up the next one."""

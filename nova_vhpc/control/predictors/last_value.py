@@ -3,7 +3,6 @@
 
 """Last value: the smallest predictor, an example for plugins."""
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 
@@ -16,7 +15,7 @@ class LastValuePredictor:
     __slots__ = ('_state',)
 
     def __init__(self) -> None:
-        self._state = quantise.IDLE_STATE
+        self._state = base.IDLE_STATE
 
     def observe(self, state: int, events: float) -> None:
         """Remember the state."""

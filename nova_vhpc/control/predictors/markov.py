@@ -3,7 +3,6 @@
 
 """Markov predictor."""
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base, context_counts
 
 ORDER = 1
@@ -49,7 +48,7 @@ class MarkovPredictor:
         """Return the most frequent successor of the longest known context."""
         history = self._history
         if not history:
-            return quantise.IDLE_STATE
+            return base.IDLE_STATE
         current = history[-1]
         for counts in self._followers:
             by_state = counts.by_state

@@ -3,7 +3,6 @@
 
 """Run-length encoding (RLE) predictor, the one that the paper chose."""
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 
 INDEX_BITS = 8
@@ -54,7 +53,7 @@ class RlePredictor:
         self._tag_mask = (1 << tag_bits) - 1
         # No tag is -1, so an empty entry never matches.
         self._tags = [-1] * (1 << index_bits)
-        self._values = [quantise.IDLE_STATE] * (1 << index_bits)
+        self._values = [base.IDLE_STATE] * (1 << index_bits)
         self._state: int | None = None
         self._run = 0
         self._entry = 0
@@ -81,7 +80,7 @@ class RlePredictor:
     def predict(self) -> int:
         """Return the entry's value if its tag matches, or the last state."""
         if self._state is None:
-            return quantise.IDLE_STATE
+            return base.IDLE_STATE
         if self._tags[self._entry] == self._tag:
             return self._values[self._entry]
         return self._state

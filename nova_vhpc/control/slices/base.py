@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
+from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
 
 
@@ -110,3 +111,16 @@ class SlicePolicy(Protocol):
     def decide(self, context: SliceContext) -> SliceDecision:
         """Return the slices (and windows) of the next period."""
         ...
+
+
+class NonePolicy:
+    """Changes no slice; the smallest slice policy, an example for plugins."""
+
+    uses_io = False
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        """Accept the configuration, like every policy; it is not used."""
+
+    def decide(self, context: SliceContext) -> SliceDecision:
+        """Return no slices."""
+        return SliceDecision()

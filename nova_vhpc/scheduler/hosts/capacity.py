@@ -53,7 +53,7 @@ class Defaults(NamedTuple):
     disk_mb: int = 0
 
     @classmethod
-    def of(cls, conf: Any) -> 'Defaults':
+    def from_conf(cls, conf: Any) -> 'Defaults':
         """Return the options of nova-scheduler's ConfigOpts."""
         return cls(
             conf.initial_cpu_allocation_ratio,

@@ -33,7 +33,7 @@ class Networks(NamedTuple):
         """Whether the encap IP of an uplink steers packets of the server."""
         return self.tunneled and self.by_encap_ip
 
-    def where(self, encap_ips: bool) -> 'Networks':
+    def with_encap_ips(self, encap_ips: bool) -> 'Networks':
         """Return the networks in a cloud with, or without, encap IPs.
 
         :param encap_ips: whether any host has uplinks with encap IPs.

@@ -5,15 +5,18 @@
 """Plan where all members of a virtual cluster go.
 
 The plan is made before Nova places the first member.
-Pure: the same request always gets the same placement. Other rooms call
+The same request always gets the same placement. Other rooms call
 :func:`plan`, :func:`capacity` and :func:`beyond_tier` only.
 """
 
 import dataclasses
 import math
 
-from nova_vhpc.scheduler.planner import rails
-from nova_vhpc.scheduler.planner.group_policies import place
+from nova_vhpc.scheduler.planner import ties
+from nova_vhpc.scheduler.planner.group_policies import (
+    most_own_overcommit,
+    place,
+)
 from nova_vhpc.scheduler.planner.host_groups import capacities
 from nova_vhpc.scheduler.planner.infeasibility import beyond_tier, why_not
 from nova_vhpc.scheduler.planner.model import (
@@ -24,9 +27,7 @@ from nova_vhpc.scheduler.planner.model import (
     Policy,
     Tier,
 )
-from nova_vhpc.scheduler.planner.nesting import nested
 from nova_vhpc.scheduler.planner.objective import Objective
-from nova_vhpc.scheduler.planner.own_overcommit import most_own
 
 __all__ = [
     'NO_LIMIT',
@@ -72,19 +73,19 @@ def plan(request: PlanRequest) -> ClusterPlacement:
         return ClusterPlacement(
             {}, math.inf, infeasible_reason=why_not(objective)
         )
-    counts = rails.on_same_rails(objective, counts, place)
-    counts = nested(objective, counts)
-    rails_of_members = rails.assigned(objective, counts)
+    counts = ties.prefer_same_rails(objective, counts, place)
+    counts = ties.exchange_for_nesting(objective, counts)
+    rails_of_members = ties.rails_of_members(objective, counts)
     merged = objective.merged(counts)
     return ClusterPlacement(
         objective.named(counts),
         objective.cost_us(counts),
         objective.tier(merged),
-        own_overcommit=most_own(objective, counts),
+        own_overcommit=most_own_overcommit(objective, counts),
         tier_factor=objective.tier_factor(merged),
         rails={
             objective.hosts[index].name: names
             for index, names in rails_of_members.items()
         },
-        stray_share=rails.stray_share(objective, rails_of_members),
+        stray_share=ties.stray_share(objective, rails_of_members),
     )

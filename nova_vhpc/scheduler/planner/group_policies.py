@@ -2,26 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Apply a server group's policy: choose the hosts that the search may use."""
+"""Choose the hosts that the search may use, and how many members on each.
+
+* A server group's policy is applied.
+* ``vhpc:max_tier``: a cluster is placed in a *part* of the fabric (a host, the
+  hosts of a switch, or those of a rack) that holds all of it, or not at all.
+* A cluster is not over-committed against itself while there is room
+  elsewhere. Members that share CPUs with each other take turns, so each of
+  them waits for members that cannot run at the same time. Sharing CPUs with
+  other guests costs far less: the agent's windows let all members of a
+  cluster run at once.
+"""
 
 import dataclasses
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from nova_vhpc.scheduler.planner import (
-    own_overcommit,
-    single_member,
-    tier_limit,
-)
+from nova_vhpc.scheduler.planner import single_member
 from nova_vhpc.scheduler.planner.host_groups import (
     HostPool,
+    cap_members,
     capacities,
-    limited,
     make_host_pool,
 )
 from nova_vhpc.scheduler.planner.local_search import search
 from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
+    HostFacts,
     PlanRequest,
     Policy,
     Tier,
@@ -36,6 +43,9 @@ MOST_PARTS = 4
 """Parts of the fabric, those with the fewest members per host, in which a
 cluster that must stay in one part is placed by ``soft-anti-affinity``."""
 
+Part = tuple[Tier, str]
+"""Tier and name of a host, switch or rack."""
+
 
 def place(objective: Objective) -> Counts | None:
     """Place the request's members within its policy.
@@ -46,15 +56,15 @@ def place(objective: Objective) -> Counts | None:
     :returns: number of new members by host, None if they do not fit.
     """
     request = objective.request
-    capacity = limited(
+    capacity = cap_members(
         objective, capacities(request, objective), limit_of(request)
     )
     for most in OVERCOMMITS:
-        apart = own_overcommit.limited(objective, capacity, most)
-        if apart == capacity:
+        capped = cap_own_vcpus(objective, capacity, most)
+        if capped == capacity:
             break
-        if sum(apart) >= request.members:
-            counts = _place(objective, apart)
+        if sum(capped) >= request.members:
+            counts = _place(objective, capped)
             if counts is not None:
                 return counts
     return _place(objective, capacity)
@@ -65,7 +75,7 @@ def _place(objective: Objective, capacity: list[int]) -> Counts | None:
     limit = objective.request.max_tier
     if limit is None:
         return _place_anywhere(objective, capacity)
-    parts = tier_limit.holding_parts(objective, capacity)
+    parts = holding_parts(objective, capacity)
     if not parts:
         return None
     request = objective.request
@@ -76,17 +86,17 @@ def _place(objective: Objective, capacity: list[int]) -> Counts | None:
         )
         return _place_anywhere(objective, capacity)
     if request.members == 1 and not objective.existing:
-        parts = _roomiest(objective, parts)
+        parts = _part_with_most_room(objective, parts)
     if request.policy == Policy.SOFT_ANTI_AFFINITY:
-        return _apart_in_part(objective, capacity, list(parts.values()))
+        return _place_apart_in_part(objective, capacity, list(parts.values()))
     indices = [index for part in parts.values() for index in part]
-    capacity = tier_limit.restricted(capacity, indices)
+    capacity = cap_to_hosts(capacity, indices)
     return _place_anywhere(objective, capacity)
 
 
-def _roomiest(
-    objective: Objective, parts: dict[tier_limit.Part, list[int]]
-) -> dict[tier_limit.Part, list[int]]:
+def _part_with_most_room(
+    objective: Objective, parts: dict[Part, list[int]]
+) -> dict[Part, list[int]]:
     """Return the part where most members fit without over-commit.
 
     Members that follow a first one must be placed there or not at all.
@@ -97,7 +107,9 @@ def _roomiest(
         members=NO_LIMIT,
         max_overcommit=min(1.0, request.max_overcommit),
     )
-    free = limited(objective, capacities(strict, objective), limit_of(request))
+    free = cap_members(
+        objective, capacities(strict, objective), limit_of(request)
+    )
     part = max(
         parts, key=lambda part: sum(free[index] for index in parts[part])
     )
@@ -111,20 +123,20 @@ def _place_anywhere(
     if request.members > 1:
         return _placed(objective, capacity)
     if not objective.existing:
-        return single_member.first(objective, capacity)
+        return single_member.place_first_member(objective, capacity)
     counts = _placed(objective, capacity)
     if request.policy is None:
         return counts
-    return single_member.later(objective, capacity, counts)
+    return single_member.place_later_member(objective, capacity, counts)
 
 
 def _placed(objective: Objective, capacity: list[int]) -> Counts | None:
     request = objective.request
     if request.policy == Policy.SOFT_ANTI_AFFINITY:
-        return _apart(objective, capacity)
+        return _place_apart(objective, capacity)
     pool = make_host_pool(objective, capacity)
     if request.policy == Policy.AFFINITY:
-        return _together(pool)
+        return _place_together(pool)
     return search(pool, _seed_pools(pool))
 
 
@@ -187,7 +199,7 @@ def _tier(pool: HostPool, capacity: Sequence[int]) -> Tier:
     return Tier.ALL
 
 
-def _together(pool: HostPool) -> Counts | None:
+def _place_together(pool: HostPool) -> Counts | None:
     """Place by ``affinity``: on one host, that of running members if any."""
     objective = pool.objective
     members = objective.request.members
@@ -199,7 +211,7 @@ def _together(pool: HostPool) -> Counts | None:
     return search(make_host_pool(objective, capacity))
 
 
-def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
+def _place_apart(objective: Objective, capacity: list[int]) -> Counts | None:
     """Place by ``soft-anti-affinity``: as evenly as capacities allow.
 
     The lowest level is found at which all members fit, with so many on each
@@ -210,10 +222,12 @@ def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
     level = _water_level(objective, capacity)
     if level is None:
         return None
-    capacity = limited(objective, capacity, level)
+    capacity = cap_members(objective, capacity, level)
     below = {
         index: new
-        for index, new in enumerate(limited(objective, capacity, level - 1))
+        for index, new in enumerate(
+            cap_members(objective, capacity, level - 1)
+        )
         if new
     }
     if below:
@@ -241,7 +255,7 @@ def _apart(objective: Objective, capacity: list[int]) -> Counts | None:
     return rest
 
 
-def _apart_in_part(
+def _place_apart_in_part(
     objective: Objective, capacity: list[int], parts: list[list[int]]
 ) -> Counts | None:
     """Place by ``soft-anti-affinity`` in the part with the fewest pairs.
@@ -250,7 +264,7 @@ def _apart_in_part(
     """
     evenest: list[tuple[int, int, list[int]]] = []
     for number, indices in enumerate(parts):
-        inside = tier_limit.restricted(capacity, indices)
+        inside = cap_to_hosts(capacity, indices)
         level = _water_level(objective, inside)
         if level is not None:
             evenest.append((level, number, inside))
@@ -270,8 +284,111 @@ def _water_level(objective: Objective, capacity: list[int]) -> int | None:
     low, high = 1, members + max(objective.existing.values(), default=0)
     while low < high:
         middle = (low + high) // 2
-        if sum(limited(objective, capacity, middle)) >= members:
+        if sum(cap_members(objective, capacity, middle)) >= members:
             high = middle
         else:
             low = middle + 1
     return low
+
+
+def parts_of(host: HostFacts, limit: Tier) -> tuple[Part, ...]:
+    """Return the largest parts, within the limit, that a host is in.
+
+    They are its rack and its switch, which may serve hosts of other racks; if
+    both are unknown or beyond the limit, the host itself.
+    """
+    parts = []
+    if limit >= Tier.RACK and host.rack is not None:
+        parts.append((Tier.RACK, host.rack))
+    if limit >= Tier.SWITCH and host.switch is not None:
+        parts.append((Tier.SWITCH, host.switch))
+    return tuple(parts) or ((Tier.HOST, host.name),)
+
+
+def common_parts(objective: Objective) -> dict[Part, list[int]]:
+    """Return the parts that contain all running members, and their hosts.
+
+    :returns: positions of the hosts by part; all parts without running
+        members.
+    """
+    limit = objective.request.max_tier
+    assert limit is not None
+    hosts = objective.hosts
+    parts: dict[Part, list[int]] = {}
+    for index, host in enumerate(hosts):
+        for part in parts_of(host, limit):
+            parts.setdefault(part, []).append(index)
+    running: set[Part] | None = None
+    for index in objective.existing:
+        around = set(parts_of(hosts[index], limit))
+        running = around if running is None else running & around
+    if running is None:
+        return parts
+    return {part: at for part, at in parts.items() if part in running}
+
+
+def holding_parts(
+    objective: Objective, capacity: Sequence[int]
+) -> dict[Part, list[int]]:
+    """Return the common parts that have capacity for all new members."""
+    members = objective.request.members
+    return {
+        part: indices
+        for part, indices in common_parts(objective).items()
+        if sum(map(capacity.__getitem__, indices)) >= members
+    }
+
+
+def cap_to_hosts(capacity: Sequence[int], indices: Iterable[int]) -> list[int]:
+    """Return capacities with those of all other hosts set to 0."""
+    kept = [0] * len(capacity)
+    for index in indices:
+        kept[index] = capacity[index]
+    return kept
+
+
+def cap_own_vcpus(
+    objective: Objective, capacity: list[int], ratio: float
+) -> list[int]:
+    """Return capacities under a limit on the cluster's own vCPUs.
+
+    :param capacity: number of new members that each host may get.
+    :param ratio: most vCPUs of the cluster, running members included, per
+        host CPU.
+    """
+    request = objective.request
+    vcpus = request.vcpus
+    # A limit above 1.0 on all vCPUs is needed to exceed one on own vCPUs.
+    if request.max_overcommit <= ratio:
+        return capacity
+    fits = {
+        cpus: int((cpus * ratio + 1e-9) // vcpus)
+        for cpus in {host.total_cpus for host in objective.hosts}
+    }
+    capped = [
+        free if free < fits[host.total_cpus] else fits[host.total_cpus]
+        for free, host in zip(capacity, objective.hosts, strict=True)
+    ]
+    for index, here in objective.existing.items():
+        host = objective.hosts[index]
+        # Members of other flavors may have fewer vCPUs.
+        own = min(here * vcpus, host.used_vcpus)
+        free = int((host.total_cpus * ratio - own + 1e-9) // vcpus)
+        capped[index] = max(0, min(capacity[index], free))
+    return capped
+
+
+def most_own_overcommit(objective: Objective, counts: Counts) -> float:
+    """Return the most vCPUs of the cluster per CPU on a host of a placement.
+
+    Only hosts that get new members count; 0.0 without any.
+    """
+    vcpus = objective.request.vcpus
+    most = 0.0
+    for index, new in counts.items():
+        if new:
+            host = objective.hosts[index]
+            running = objective.existing.get(index, 0) * vcpus
+            own = new * vcpus + min(running, host.used_vcpus)
+            most = max(most, own / max(1, host.total_cpus))
+    return most

@@ -9,13 +9,19 @@ cumulatively. Therefore no question of the search needs a loop over hosts.
 """
 
 import dataclasses
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
-from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.model import PlanRequest
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
+
+_ROOM = operator.attrgetter(
+    'total_cpus', 'used_vcpus', 'free_cpus', 'free_ram_mb', 'slots'
+)
+"""Facts that limit how many members a host can take."""
 
 _BIG = 1 << 20
 _LINK_BITS = 30
@@ -51,8 +57,8 @@ class Group:
         self._children = children
         self.total = sum(map(capacity.__getitem__, order))
         self.most = capacity[order[0]] if order else 0
-        # Computed at the first use: most groups are too small for the job
-        # and are never used.
+        # Computed at the first use: most groups are too small for the
+        # cluster and are never used.
         self._capacity = capacity
         self._negative: list[int] | None = None
         self._sums: list[int] | None = None
@@ -182,7 +188,7 @@ def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
     return _grouped(objective, capacity, order)
 
 
-def limited(
+def cap_members(
     objective: Objective, capacity: list[int], limit: int | None
 ) -> list[int]:
     """Return capacities under a limit on each host's members.
@@ -191,10 +197,10 @@ def limited(
     """
     if limit is None:
         return capacity
-    limited_capacity = [limit if free > limit else free for free in capacity]
+    capped = [limit if free > limit else free for free in capacity]
     for index, count in objective.existing.items():
-        limited_capacity[index] = max(0, min(capacity[index], limit - count))
-    return limited_capacity
+        capped[index] = max(0, min(capacity[index], limit - count))
+    return capped
 
 
 def capacities(request: PlanRequest, objective: Objective) -> list[int]:
@@ -209,7 +215,7 @@ def capacities(request: PlanRequest, objective: Objective) -> list[int]:
     ratio = request.max_overcommit
     most = request.members
     new_capacities = []
-    for _, total, used, cpus, ram, slots, _, _, _, _, _ in objective.hosts:
+    for total, used, cpus, ram, slots in map(_ROOM, objective.hosts):
         limit = (total - spare) * ratio - used + 1e-9
         if limit > cpus:
             limit = cpus
@@ -267,7 +273,7 @@ def _grouped(
             shared = len(part) < len(by_switch[name])
             inside.append(Group(part, capacity) if shared else switches[name])
         racks[rack] = Group(ids, capacity, inside)
-        # A job that needs several racks costs less on whole switches.
+        # A cluster that needs several racks costs less on whole switches.
         top.append(
             racks[rack] if inside == whole else Group(ids, capacity, whole)
         )
@@ -291,8 +297,8 @@ def fill(
     """Put members on the hosts of a group, as in best-fit decreasing.
 
     The largest child is filled first, and the last members go to the
-    smallest child that can take all of them. So a job uses few switches
-    and does not break up large free parts.
+    smallest child that can take all of them. So a cluster uses few
+    switches and does not break up large free parts.
 
     :param level: most members per host.
     :param members: number of members to place.

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from nova_vhpc.scheduler.planner import cost, cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,
@@ -143,7 +143,7 @@ def single_member_costs_us(
                 max(members, here),
                 cost.load_of(busy, fact.total_cpus),
                 link_mbps=fact.link_mbps,
-                tier_factor=cost_table.TIER_FACTOR[tier],
+                tier_factor=cost.TIER_FACTOR[tier],
                 own=own / cpus,
                 strangers=(busy - own) / cpus,
                 paradigm=request.paradigm,

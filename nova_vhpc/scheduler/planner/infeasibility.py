@@ -6,9 +6,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from nova_vhpc.scheduler.planner import tier_limit
-from nova_vhpc.scheduler.planner.group_policies import limit_of
-from nova_vhpc.scheduler.planner.host_groups import capacities, limited
+from nova_vhpc.scheduler.planner.group_policies import (
+    Part,
+    common_parts,
+    holding_parts,
+    limit_of,
+    parts_of,
+)
+from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
 from nova_vhpc.scheduler.planner.model import (
     HostFacts,
     PlanRequest,
@@ -41,7 +46,7 @@ def why_not(objective: Objective) -> str:
             text += f'; affinity wants one host, the best has {largest}'
     elif request.policy == Policy.ANTI_AFFINITY:
         each = limit_of(request)
-        capacity = limited(objective, capacity, each)
+        capacity = cap_members(objective, capacity, each)
         text += f'; anti-affinity at {each} per host leaves {sum(capacity)}'
     if request.max_tier is not None:
         text += '; ' + _beyond_tier(objective, request.max_tier, capacity)
@@ -58,10 +63,10 @@ def beyond_tier(request: PlanRequest) -> dict[str, str]:
     if limit is None:
         return {}
     objective = Objective(request)
-    capacity = limited(
+    capacity = cap_members(
         objective, capacities(request, objective), limit_of(request)
     )
-    holding = tier_limit.holding_parts(objective, capacity)
+    holding = holding_parts(objective, capacity)
     useful = {index for indices in holding.values() for index in indices}
     hosts = range(len(request.hosts))
     if not useful:
@@ -69,18 +74,16 @@ def beyond_tier(request: PlanRequest) -> dict[str, str]:
             objective, limit, capacity
         )
         return {request.hosts[index].name: text for index in hosts}
-    places: dict[tier_limit.Part, int] = {}
+    places: dict[Part, int] = {}
     for index in hosts:
-        for part in tier_limit.parts_of(request.hosts[index], limit):
+        for part in parts_of(request.hosts[index], limit):
             places[part] = places.get(part, 0) + capacity[index]
-    common = tier_limit.common_parts(objective)
+    common = common_parts(objective)
     reasons = {}
     for index in hosts:
         if index not in useful:
             host = request.hosts[index]
-            part = max(
-                tier_limit.parts_of(host, limit), key=places.__getitem__
-            )
+            part = max(parts_of(host, limit), key=places.__getitem__)
             reasons[host.name] = (
                 f'{_named(part)} has {places[part]} of {request.members} '
                 f'places, and vhpc:max_tier={limit.name.lower()}'
@@ -120,7 +123,7 @@ def _beyond_tier(
     """Return why no part of the fabric within the limit holds the cluster."""
     request = objective.request
     text = f'vhpc:max_tier={limit.name.lower()} wants one {_NOUNS[limit]}'
-    parts = tier_limit.common_parts(objective)
+    parts = common_parts(objective)
     if not parts:
         if not objective.existing:
             return text
@@ -128,7 +131,7 @@ def _beyond_tier(
             {
                 _named(part)
                 for index in objective.existing
-                for part in tier_limit.parts_of(objective.hosts[index], limit)
+                for part in parts_of(objective.hosts[index], limit)
             }
         )
         return f'{text}, but members run already in: {", ".join(names)}'
@@ -155,7 +158,7 @@ def _beyond_tier(
     return f'{text}; the best, {_named(best)}{unknown}, has {have}'
 
 
-def _named(part: tier_limit.Part) -> str:
+def _named(part: Part) -> str:
     tier, name = part
     return f'{_NOUNS[tier]} {name}'
 

@@ -1,43 +1,28 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Find a good placement: construct seeds, then improve the best of them.
 
-A local search moves members between hosts. It first tries the moves that
-look best by their marginal costs and, when these do not pay any more, all
-neighbouring placements. A budget of work bounds the search, whatever the
-number of hosts.
+A local search moves members between hosts while that lowers the value of the
+placement. A budget of work bounds it, whatever the number of hosts.
 """
 
-import bisect
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from nova_vhpc.scheduler.planner import moves
 from nova_vhpc.scheduler.planner.host_groups import HostPool
-from nova_vhpc.scheduler.planner.marginal_cost import MarginalCosts
 from nova_vhpc.scheduler.planner.objective import Counts, Value
 from nova_vhpc.scheduler.planner.seeds import balanced, seeds
 
 MOST_IMPROVED = 3
 """Most seeds of each pool that the local search improves."""
 
-MOVE_WORK = 6000
+MOVE_WORK = 9000
 """Budget of work for improving the seeds of one pool, in visited hosts."""
 
 PAIR_WORK = 0.1
 """Work of finding that one host cannot take another's members, in visited
 hosts. It counts because thousands of full hosts make millions of pairs."""
-
-MARGINAL_COST_WORK = 3
-"""Work of computing one marginal cost, in visited hosts."""
-
-MOST_LOST = 6
-"""Promising moves that may fail to pay before other moves are tried."""
-
-MOST_EMPTIED = 6
-"""Most hosts, those of the slowest members, that are tried to empty."""
 
 _Key = tuple[tuple[int, int], ...]
 
@@ -61,23 +46,14 @@ def search(
     values: dict[_Key, Value] = {}
     for part in seed_pools or (pool,):
         candidates: dict[_Key, Counts] = {}
-        best: list[Value] = []
-
-        def hopeless(least: Value, best: Sequence[Value] = best) -> bool:
-            """Return whether a seed of this value would not be improved."""
-            return len(best) == MOST_IMPROVED and least > best[-1]
-
-        for seed in seeds(part, hopeless):
+        for seed in seeds(part):
             evened = balanced(seed, part.capacity)
-            both = (seed, evened) if evened is not seed else (seed,)
-            for counts in both:
+            for counts in (seed, evened) if evened is not seed else (seed,):
                 key = tuple(sorted(counts.items()))
                 if key not in values:
                     values[key] = objective.value(counts)
-                if key not in chosen and key not in candidates:
+                if key not in chosen:
                     candidates[key] = counts
-                    bisect.insort(best, values[key])
-                    del best[MOST_IMPROVED:]
         # Take some seeds of each pool: the cheapest seed need not lead to the
         # cheapest placement.
         for key in heapq.nsmallest(
@@ -97,100 +73,85 @@ def improve(
 ) -> tuple[Value, Counts]:
     """Improve a placement by moves while they pay and the budget lasts.
 
+    :param value: value of the placement.
     :param work: budget of work, in visited hosts.
+    :returns: value of the improved placement, and the placement.
     """
-    local_search = _LocalSearch(pool, counts, value, work)
-    while local_search.work > 0 and local_search.step():
-        pass
-    return local_search.value, {
-        i: new for i, new in local_search.counts.items() if new
-    }
-
-
-class _LocalSearch:
-    """Hill climbing from one placement.
-
-    :ivar counts: the best placement so far.
-    :ivar value: the value of that placement.
-    :ivar work: remaining budget, in visited hosts.
-    """
-
-    def __init__(
-        self, pool: HostPool, counts: Counts, value: Value, work: float
-    ) -> None:
-        self.counts = counts
-        self.value = value
-        self.work = work
-        self._pool = pool
-        self._spare = moves.spare_hosts(pool, counts)
-
-    def step(self) -> bool:
-        """Improve the placement; return whether a move did."""
+    objective = pool.objective
+    spare = _spare_hosts(pool, counts)
+    improved = True
+    while improved and work > 0:
+        improved = False
         # Hosts that earlier moves emptied may be worth using again.
-        spare = list(dict.fromkeys((*self._spare, *self.counts)))
-        marginal_costs = MarginalCosts(self._pool.objective, self.counts)
-        paid = self._promising(marginal_costs, spare)
-        return paid or self._emptied(marginal_costs, spare) or self._any(spare)
-
-    def _promising(
-        self, marginal_costs: MarginalCosts, spare: list[int]
-    ) -> bool:
-        capacity = self._pool.capacity
-        promising_moves = moves.promising(marginal_costs, capacity, spare)
-        self.work -= MARGINAL_COST_WORK * marginal_costs.work
-        paid = False
-        lost = 0
-        for move in promising_moves:
-            if lost == MOST_LOST or self.work <= 0:
-                break
-            # Marginal costs are those before the moves of this loop, so a
-            # later move may not pay although it looked so.
-            changed = move.of(self.counts, capacity)
+        targets = list(dict.fromkeys((*spare, *counts)))
+        for pairs, changed in _neighbours(pool, counts, targets):
+            work -= pairs * PAIR_WORK
             if changed is not None:
-                if self._take(changed):
-                    paid = True
-                else:
-                    lost += 1
-        return paid
-
-    def _emptied(
-        self, marginal_costs: MarginalCosts, spare: list[int]
-    ) -> bool:
-        for source in marginal_costs.dearest[:MOST_EMPTIED]:
-            rest = {i: new for i, new in self.counts.items() if i != source}
-            if self.work <= 0 or not any(rest.values()):
+                changed_value = objective.value(changed)
+                work -= max(len(changed), objective.looked_at)
+                # Rounding must not pass for an improvement.
+                most = (value[0], value[1] - 1e-9 * abs(value[1]))
+                if changed_value < most:
+                    counts, value, improved = changed, changed_value, True
+                    break
+            if work <= 0:
                 break
-            after = MarginalCosts(self._pool.objective, rest)
-            changed = moves.emptied(
-                after,
-                self._pool.capacity,
-                [index for index in spare if index != source],
-                self.counts[source],
-            )
-            self.work -= MARGINAL_COST_WORK * after.work
-            if changed is not None and self._take(changed):
-                return True
-        return False
+    return value, {index: new for index, new in counts.items() if new}
 
-    def _any(self, spare: list[int]) -> bool:
-        for pairs, changed in moves.neighbours(self._pool, self.counts, spare):
-            self.work -= pairs * PAIR_WORK
-            if changed is not None and self._take(changed):
-                return True
-            if self.work <= 0:
-                break
-        return False
 
-    def _take(self, changed: Counts) -> bool:
-        """Accept a placement if it is better by more than rounding.
+def _neighbours(
+    pool: HostPool, counts: Counts, spare: Sequence[int]
+) -> Iterator[tuple[int, Counts | None]]:
+    """Yield all placements that are one move away.
 
-        Charge the budget for valuing it, and return whether it was accepted.
-        """
-        objective = self._pool.objective
-        first, cost_us = objective.value(changed)
-        self.work -= max(len(changed), objective.looked_at)
-        most = self.value[1] - 1e-9 * abs(self.value[1])
-        if (first, cost_us) >= (self.value[0], most):
-            return False
-        self.counts, self.value = changed, (first, cost_us)
-        return True
+    All members of a host, or one of them, move.
+
+    :param spare: unused hosts that members may move to.
+    :returns: number of pairs of hosts visited since the last item, and a
+        placement, or None at the end of a source host's targets.
+    """
+    capacity = pool.capacity
+    objective = pool.objective
+    merged = objective.merged(counts)
+    switches, racks = objective.spread(counts)
+    used = [index for index, new in counts.items() if new]
+    targets = sorted(used, key=counts.__getitem__, reverse=True) + [
+        index for index in spare if not counts.get(index)
+    ]
+    each_us = {
+        index: objective.walk({index: merged[index]}, counts, switches, racks)[
+            1
+        ]
+        for index in used
+    }
+    used.sort(key=lambda index: (-each_us[index], counts[index]))
+    for source in used:
+        have = counts[source]
+        amounts = dict.fromkeys((have, 1))
+        pairs = 0
+        for target in targets:
+            pairs += 1
+            if target == source:
+                continue
+            free = capacity[target] - counts.get(target, 0)
+            for amount in amounts:
+                if 0 < amount <= free:
+                    changed = dict(counts)
+                    changed[source] = have - amount
+                    changed[target] = counts.get(target, 0) + amount
+                    yield pairs, changed
+                    pairs = 0
+        yield pairs, None
+
+
+def _spare_hosts(pool: HostPool, counts: Counts) -> list[int]:
+    """Return unused hosts worth moving to: the largest, then those near by."""
+    objective = pool.objective
+    hosts = objective.hosts
+    spare = [i for i in pool.everything.order[:24] if i not in counts][:8]
+    spare += [i for i in objective.existing if pool.capacity[i]][:8]
+    for name in dict.fromkeys(hosts[index].switch for index in counts):
+        if name is not None and name in pool.switches:
+            near = pool.switches[name].order[:12]
+            spare += [i for i in near if i not in counts][:4]
+    return [i for i in dict.fromkeys(spare) if i not in counts]

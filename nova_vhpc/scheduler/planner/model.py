@@ -13,7 +13,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner import cost
 
 NO_LIMIT = 1 << 30
 """``HostFacts.slots`` of a host that only CPUs and RAM limit."""
@@ -131,7 +131,7 @@ class PlanRequest:
     max_overcommit: float = 1.0
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     max_tier: Tier | None = None
-    costs: cost_table.CostTable = cost_table.PAPER
+    costs: cost.CostTable = cost.PAPER
     running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
         default_factory=dict
     )
@@ -159,7 +159,7 @@ class ClusterPlacement:
         matter.
     :ivar stray_share: part of the frames between hosts that leave by uplinks
         on which the cluster has no claim for them, 0.0 to 1.0
-        (:mod:`nova_vhpc.scheduler.planner.rails`).
+        (:mod:`nova_vhpc.scheduler.planner.ties`).
     """
 
     assignments: Mapping[str, int]

@@ -13,7 +13,7 @@ number of co-located pairs.
 
 from collections.abc import Iterable, Mapping
 
-from nova_vhpc.scheduler.planner import cost, cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc.scheduler.planner.model import (
     HostFacts,
     PlanRequest,
@@ -31,11 +31,9 @@ TOO_WIDE = 1 << 40
 """Added to the first number of a placement beyond ``max_tier``: more than any
 placement has hosts or co-located pairs."""
 
-SAME_SWITCH = cost_table.TIER_FACTOR[Tier.SWITCH]
-NEXT_SWITCH = cost_table.TIER_FACTOR[Tier.RACK] - SAME_SWITCH
-NEXT_RACK = (
-    cost_table.TIER_FACTOR[Tier.ALL] - cost_table.TIER_FACTOR[Tier.RACK]
-)
+SAME_SWITCH = cost.TIER_FACTOR[Tier.SWITCH]
+NEXT_SWITCH = cost.TIER_FACTOR[Tier.RACK] - SAME_SWITCH
+NEXT_RACK = cost.TIER_FACTOR[Tier.ALL] - cost.TIER_FACTOR[Tier.RACK]
 
 
 class Objective:
@@ -127,7 +125,7 @@ class Objective:
 
     def value_us(self, total_us: float, worst_us: float) -> float:
         """Combine the sum over all members and the slowest member's cost."""
-        slowest = cost_table.SLOWEST_SHARE
+        slowest = cost.SLOWEST_SHARE
         mean_part = (1.0 - slowest) * total_us / max(1, self.members)
         return mean_part + slowest * worst_us
 

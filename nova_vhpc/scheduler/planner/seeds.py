@@ -1,104 +1,101 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Construct seeds, the placements that the local search starts from.
 
-A seed has at most a given number of members per host (its *level*), within
-one part of the fabric. All sensible levels are tried, each in the few
-switches and racks that promise the least cost.
+There are three kinds:
+
+* *By level*: at most a given number of members per host (the level), within
+  one part of the fabric. All sensible levels are tried, each in the few
+  switches and racks that promise the least cost.
+* *Without small hosts*: a few members alone on a host talk to all others over
+  the network, and the whole cluster waits for them. A cluster that nearly
+  fills a rack often costs less with a host elsewhere than with the rack's
+  last small capacities.
+* *Near slow members*: the whole cluster waits for its slowest member. If
+  several running members are equally slow, no single move pays, because the
+  next one is then the slowest. Therefore new members go near each of them in
+  turn.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 
-from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.host_groups import (
     Group,
     HostPool,
     fill,
     fill_hosts,
 )
-from nova_vhpc.scheduler.planner.lower_bound import Bound
 from nova_vhpc.scheduler.planner.objective import Counts, Value
-from nova_vhpc.scheduler.planner.seed_variants import (
-    relieving,
-    without_small_hosts,
-)
 
 MOST_LEVELS = 16
-"""Most levels that are tried; jobs of up to 64 members have no more."""
+"""Most levels that are tried; clusters of up to 64 members have no more."""
 
 MOST_GROUPS = 4
 """Most switches, and most racks, in which a level is tried."""
 
+MOST_WHOLE_GROUPS = 2
+"""Most switches, and most racks, that are filled without small hosts."""
+
 MOST_SPEEDS = 2
 """Most link speeds for which slower hosts are left out in turn."""
 
+MOST_SLOW = 12
+"""Most hosts of running members that are considered slow."""
 
-def seeds(
-    pool: HostPool, hopeless: Callable[[Value], bool] = lambda _: False
-) -> Iterator[Counts]:
-    """Yield seeds; each places all members.
+MOST_NEAR_SLOW = 32
+"""Most new members that are placed near slow running members."""
 
-    :param hopeless: function that returns whether placements are useless if
-        their value is not below the given one; called before each level.
-    """
-    objective = pool.objective
-    members = objective.request.members
-    capacity = pool.capacity
-    if not objective.existing:
+
+def seeds(pool: HostPool) -> Iterator[Counts]:
+    """Yield seeds; each places all members."""
+    members = pool.objective.request.members
+    if not pool.objective.existing:
         single = one_host(pool, members)
         if single:
             yield single
-    orders = _by_speed(pool)
     large = [
         [group for group in groups.values() if group.total >= members]
         for groups in (pool.switches, pool.racks)
     ]
     whole = [pool.everything]
-    for order in orders[1:]:
+    for order in _fast_hosts(pool):
         fast = _Fast(pool, order)
         large += [fast.groups(groups) for groups in large[:2]]
         whole += fast.groups(whole[:1])
-    around = _surroundings(pool)
-    # Near running members, these groups may be best although their hosts
-    # alone do not promise the least cost.
-    near = [
-        group
-        for groups in around
-        for group in groups[:MOST_GROUPS]
-        if group.total >= members
-    ]
-    nearest = [group for groups in around for group in groups]
-    running = sorted(
-        (index for index in objective.existing if capacity[index]),
-        key=lambda index: (-objective.existing[index], index),
-    )
-    # All hosts of the last order have the fastest links.
-    bound = Bound(pool, orders[-1][0])
+    yield from _seeds_by_level(pool, large, whole)
+    yield from _seeds_without_small_hosts(pool, large, whole)
+    yield from seeds_near_slow_members(pool)
+
+
+def _seeds_by_level(
+    pool: HostPool, large: Sequence[Sequence[Group]], whole: Sequence[Group]
+) -> Iterator[Counts]:
+    """Yield seeds with an even limit on the members of a host.
+
+    :param large: groups that hold the cluster: switches, racks, and both
+        without slow links.
+    :param whole: groups of all hosts, with and without slow links.
+    """
+    members = pool.objective.request.members
     for level in dict.fromkeys(
         min(level, pool.everything.most) for level in levels(members)
     ):
-        # The bound never falls as the level falls.
-        if hopeless(bound.least(level)):
-            break
-        yield from _near(pool, level, running, orders, nearest)
         each_us: dict[int, float] = {}
         groups = [
             group
             for part in large
-            for group in _promising(pool, part, level, each_us)
+            for group in _cheapest_groups(pool, part, level, each_us)
         ]
-        groups += [group for group in near if group.holds(level) >= members]
         groups += [group for group in whole if group.holds(level) >= members]
         for group in groups:
             counts: Counts = {}
-            remaining = fill(group, level, members, capacity, counts)
-            if not remaining:
+            if not fill(group, level, members, pool.capacity, counts):
                 yield counts
-    yield from without_small_hosts(pool, large, whole, nearest)
-    yield from relieving(pool, nearest)
 
 
 def one_host(pool: HostPool, members: int) -> Counts | None:
@@ -173,11 +170,11 @@ class _Fast:
     """Groups without their hosts of slow links.
 
     Groups list hosts by capacity first, whatever their links. A single host
-    with a slow link would make all members of the job wait.
+    with a slow link would make all members wait.
     """
 
     def __init__(self, pool: HostPool, order: Iterable[int]) -> None:
-        """Remember which hosts to keep.
+        """Initialize.
 
         :param order: positions of the hosts with fast links.
         """
@@ -187,7 +184,7 @@ class _Fast:
         self._made: dict[int, Group] = {}
 
     def groups(self, groups: Iterable[Group]) -> list[Group]:
-        """Return the reduced groups that still hold the job.
+        """Return the reduced groups that still hold the cluster.
 
         Groups that have no slow host are left out.
         """
@@ -218,7 +215,7 @@ class _Fast:
         return [one for one in fast if one.order]
 
 
-def _promising(
+def _cheapest_groups(
     pool: HostPool,
     groups: Sequence[Group],
     level: int,
@@ -227,7 +224,7 @@ def _promising(
     """Return the few groups in which a level looks cheapest.
 
     A group is judged by the cost of a member on its first and on its last
-    used host, then by how many hosts the job needs.
+    used host, then by how many hosts the members need.
 
     :param each_us: cost of a member at this level, by host; filled in here.
         It is shared by the switches and racks of a level, which saves 3% of
@@ -259,84 +256,174 @@ def _promising(
     return [groups[item[2]] for item in heapq.nsmallest(MOST_GROUPS, judged)]
 
 
-def _near(
-    pool: HostPool,
-    level: int,
-    running: list[int],
-    orders: list[list[int]],
-    nearest: list[Group],
-) -> Iterator[Counts]:
-    """Yield seeds around running members.
-
-    New members go to hosts with running members first, or to other hosts of
-    their switches and racks. Without running members, the hosts with the
-    largest capacity are used, wherever they are.
-
-    :param running: hosts with running members and capacity, most running
-        members first.
-    :param orders: lists of hosts for members that do not fit near by.
-    :param nearest: switches, then racks, with running members.
-    """
-    objective = pool.objective
-    members = objective.request.members
-    capacity = pool.capacity
-    for grow in (members, level, 0) if running else (0,):
-        for near in (nearest, []) if nearest else ([],):
-            for anywhere in orders:
-                counts: Counts = {}
-                remaining = fill_hosts(
-                    running, grow, members, capacity, counts
-                )
-                for group in near:
-                    if remaining <= 0:
-                        break
-                    remaining = fill(group, level, remaining, capacity, counts)
-                if not fill_hosts(
-                    anywhere, level, remaining, capacity, counts
-                ):
-                    yield counts
-
-
-def _by_speed(pool: HostPool) -> list[list[int]]:
-    """Return all hosts with capacity, then lists without the slower links."""
+def _fast_hosts(pool: HostPool) -> Iterator[list[int]]:
+    """Yield lists of the hosts with capacity, without those of slow links."""
     hosts = pool.objective.hosts
     order = pool.everything.order
     # An unknown link counts as in the cost model.
     links = [hosts[index].link_mbps or PAPER_LINK_MBPS for index in order]
     speeds = sorted(set(links))
-    return [order] + [
-        [
+    for speed in speeds[1:][-MOST_SPEEDS:]:
+        yield [
             index
             for index, link in zip(order, links, strict=True)
             if link >= speed
         ]
-        for speed in speeds[-MOST_SPEEDS:]
-        if speed > speeds[0]
+
+
+def _seeds_without_small_hosts(
+    pool: HostPool, large: Sequence[Iterable[Group]], whole: Sequence[Group]
+) -> Iterator[Counts]:
+    """Yield seeds that use only hosts with a minimum capacity.
+
+    The parameters are those of :func:`_seeds_by_level`.
+    """
+    capacity = pool.capacity
+    members = pool.objective.request.members
+    everything = pool.everything
+    first = [
+        *_largest_groups(pool, pool.racks.values()),
+        *_largest_groups(pool, pool.switches.values()),
+        *whole,
+    ]
+    for groups in large:
+        first += _groups_of_fewest_hosts(pool, groups)
+    first = list({id(group): group for group in first}.values())
+    for least in _leasts(everything, members):
+        for group in first:
+            counts: Counts = {}
+            remaining = fill(group, members, members, capacity, counts, least)
+            if not remaining:
+                yield counts
+                continue
+            if remaining == members or group in whole:
+                continue
+            rest = dict(counts)
+            if not fill(everything, members, remaining, capacity, rest, least):
+                yield rest
+            if not fill_hosts(
+                everything.order, members, remaining, capacity, counts
+            ):
+                yield counts
+
+
+def _leasts(hosts: Group, members: int) -> Iterator[int]:
+    """Yield minimum capacities, rising by a third, while all members fit."""
+    least = 1
+    kept = -1
+    while hosts.holds_on(hosts.hosts(least)) >= members:
+        if kept != (kept := hosts.hosts(least)):
+            yield least
+        least += max(1, least // 3)
+
+
+def _largest_groups(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
+    """Return the largest groups, without those that hold the whole cluster."""
+    largest = heapq.nlargest(
+        MOST_WHOLE_GROUPS, groups, key=operator.attrgetter('total')
+    )
+    members = pool.objective.request.members
+    return [group for group in largest if group.total < members]
+
+
+def _groups_of_fewest_hosts(
+    pool: HostPool, groups: Iterable[Group]
+) -> list[Group]:
+    """Return groups that hold the cluster on the fewest and largest hosts."""
+    capacity = pool.capacity
+    members = pool.objective.request.members
+    largest = pool.everything.most
+
+    def hosts(group: Group) -> tuple[int, int]:
+        needed = group.needed(largest, members)
+        return needed, -capacity[group.order[needed - 1]]
+
+    return heapq.nsmallest(MOST_WHOLE_GROUPS, groups, key=hosts)
+
+
+def seeds_near_slow_members(pool: HostPool) -> Iterator[Counts]:
+    """Yield seeds that place new members near the slowest running ones.
+
+    The remaining new members go to hosts where others run, then to other
+    hosts of the same switches and racks, then anywhere. The first seeds only
+    do that.
+    """
+    objective = pool.objective
+    if not objective.existing:
+        return
+    capacity = pool.capacity
+    members = objective.request.members
+    order = sorted(
+        (index for index in objective.existing if capacity[index]),
+        key=lambda index: (-objective.existing[index], index),
+    )
+    nearest = _groups_with_members(pool)
+    ways: list[tuple[Counts, Sequence[Group]]] = [({}, nearest), ({}, ())]
+    ways += [(counts, nearest) for counts in _placed_near_slow(pool)]
+    for near_slow, near in ways:
+        rest = members - sum(near_slow.values())
+        for most in (members, 0) if rest else (0,):
+            counts = dict(near_slow)
+            remaining = fill_hosts(order, most, rest, capacity, counts)
+            for group in near:
+                if remaining <= 0:
+                    break
+                remaining = fill(group, members, remaining, capacity, counts)
+            if not fill_hosts(
+                pool.everything.order, members, remaining, capacity, counts
+            ):
+                yield counts
+
+
+def _groups_with_members(pool: HostPool) -> list[Group]:
+    """Return switches, then racks, with running members, most first."""
+    switches, racks = pool.objective.spread({})
+    return [
+        groups[name]
+        for running, groups in ((switches, pool.switches), (racks, pool.racks))
+        for name in sorted(running, key=running.__getitem__, reverse=True)
+        if name in groups
     ]
 
 
-def _surroundings(pool: HostPool) -> tuple[list[Group], list[Group]]:
-    """Return the switches and racks with running members, most first."""
+def _placed_near_slow(pool: HostPool) -> Iterator[Counts]:
+    """Yield placements of 1, 2, 4... members near the slowest running ones.
+
+    Each new member goes where it helps the slowest running member most.
+    """
     objective = pool.objective
-    if not objective.existing:
-        return [], []
     hosts = objective.hosts
-    switches: dict[str | None, int] = {}
-    racks: dict[str | None, int] = {}
-    for index, count in objective.existing.items():
-        host = hosts[index]
-        switches[host.switch] = switches.get(host.switch, 0) + count
-        racks[host.rack] = racks.get(host.rack, 0) + count
+    capacity = pool.capacity
+    counts: Counts = {}
+    switches, racks = objective.spread(counts)
 
-    def chosen(
-        weights: dict[str | None, int], groups: dict[str, Group]
-    ) -> list[Group]:
-        weighted = [
-            (weights[name], group)
-            for name, group in groups.items()
-            if name in weights
-        ]
-        weighted.sort(key=lambda item: item[0], reverse=True)
-        return [group for _, group in weighted]
+    def each_us(index: int) -> float:
+        """Return the cost of a running member on a host, in us."""
+        here = {index: objective.existing[index] + counts.get(index, 0)}
+        return objective.walk(here, counts, switches, racks)[1]
 
-    return chosen(switches, pool.switches), chosen(racks, pool.racks)
+    def near(index: int) -> int | None:
+        """Return the host where a new member helps a host's members most."""
+        groups = (
+            pool.switches.get(hosts[index].switch or ''),
+            pool.racks.get(hosts[index].rack or ''),
+        )
+        orders = [group.order for group in groups if group is not None]
+        for other in itertools.chain((index,), *orders):
+            if capacity[other] > counts.get(other, 0):
+                return other
+        return None
+
+    slow = heapq.nlargest(MOST_SLOW, objective.existing, key=each_us)
+    members = objective.request.members
+    for number in range(1, min(members, MOST_NEAR_SLOW) + 1):
+        for index in sorted(slow, key=each_us, reverse=True):
+            target = near(index)
+            if target is not None:
+                break
+        else:
+            return
+        counts[target] = counts.get(target, 0) + 1
+        switches, racks = objective.spread(counts)
+        if number == members or number.bit_count() == 1:
+            yield dict(counts)

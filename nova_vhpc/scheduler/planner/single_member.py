@@ -13,7 +13,7 @@ a server group: it goes to the fullest host, which keeps large hosts free.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from nova_vhpc.scheduler.planner.host_groups import capacities, limited
+from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
 from nova_vhpc.scheduler.planner.model import NO_LIMIT, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective, Value
 
@@ -23,7 +23,9 @@ _PEER = '\0peer'
 _TOGETHER = (Policy.AFFINITY, Policy.SOFT_AFFINITY)
 
 
-def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
+def place_first_member(
+    objective: Objective, capacity: Sequence[int]
+) -> Counts | None:
     """Choose the host of a cluster's first member.
 
     :param capacity: number of new members that each host may get, within
@@ -34,7 +36,7 @@ def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
     # Without a peer, all hosts cost 0. With one on an assumed host, load,
     # link and over-commit count.
     paired = Objective(dataclasses.replace(request, existing={_PEER: 1}))
-    value = _valued(paired)
+    value = _value_by_host(paired)
     hosts = objective.hosts
     indices = [index for index, free in enumerate(capacity) if free > 0]
     if not indices:
@@ -60,7 +62,7 @@ def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
             ),
         )
         return {best: 1}
-    around = _around(objective, followers)
+    around = _sort_key_around(objective, followers)
     best = min(
         indices,
         key=lambda i: (
@@ -73,7 +75,7 @@ def first(objective: Objective, capacity: Sequence[int]) -> Counts | None:
     return {best: 1}
 
 
-def later(
+def place_later_member(
     objective: Objective, capacity: Sequence[int], counts: Counts | None
 ) -> Counts | None:
     """Choose, among hosts as good as the chosen one, that with most capacity.
@@ -85,7 +87,7 @@ def later(
     (index,) = counts
     if index in objective.existing:
         return counts
-    value = _valued(objective)
+    value = _value_by_host(objective)
     near = _near(objective)
     most, where = value(index), near(index)
     equal = [
@@ -98,7 +100,7 @@ def later(
         and value(i)[1] <= most[1] * (1 + 1e-9)
     ]
     followers = _followers(objective)
-    around = _around(objective, followers)
+    around = _sort_key_around(objective, followers)
     if objective.request.policy in _TOGETHER:
         return {min(equal, key=lambda i: (-followers[i], around(i))): 1}
     return {min(equal, key=lambda i: (around(i), -followers[i])): 1}
@@ -117,10 +119,10 @@ def _followers(objective: Objective) -> list[int]:
         limit = request.max_server_per_host or 1
     elif request.policy == Policy.SOFT_ANTI_AFFINITY:
         limit = 1
-    return limited(objective, capacities(strict, objective), limit)
+    return cap_members(objective, capacities(strict, objective), limit)
 
 
-def _around(
+def _sort_key_around(
     objective: Objective, followers: Sequence[int]
 ) -> Callable[[int], tuple[int, int]]:
     """Return a sort key: most followers in a host's switch, then its rack."""
@@ -159,7 +161,7 @@ def _near(
     return near
 
 
-def _valued(objective: Objective) -> Callable[[int], Value]:
+def _value_by_host(objective: Objective) -> Callable[[int], Value]:
     """Return a function: the placement's value with one new member on a host.
 
     Most hosts are alike, so values are kept: the first member of a cluster

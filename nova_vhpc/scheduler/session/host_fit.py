@@ -17,10 +17,58 @@ from nova_vhpc.scheduler.hosts import (
 )
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.session import candidates
-from nova_vhpc.scheduler.session.host_info import HostInfo
 from nova_vhpc.scheduler.sources import claimed_rails, uplink_cache
 from nova_vhpc.scheduler.sources import snapshot as snapshots
 from nova_vhpc.scheduler.sources.nova_db import MoveSource
+
+ATTRIBUTE = '_vhpc'
+"""Attribute of a host state that holds its :class:`HostInfo`."""
+
+SESSION_ATTRIBUTE = '_vhpc_session'
+"""Attribute of a host state that holds the session that it belongs to."""
+
+
+class HostInfo:
+    """Facts about one host in one session; the host state holds it.
+
+    :ivar seen: ``HostState.num_instances`` when last examined; it
+        grows when a member is placed.
+    :ivar placed: members of the request that Nova has placed on it.
+    :ivar run: number of the last filter run that examined the host.
+    :ivar weight: raw weight for the next member.
+    :ivar multiplier: weight multiplier of the host.
+    :ivar candidates: ordered allocation candidates for the next member; other
+        filters may have replaced them on the host state.
+    """
+
+    __slots__ = (
+        'candidates',
+        'fit_result',
+        'multiplier',
+        'name',
+        'placed',
+        'reservations',
+        'run',
+        'seen',
+        'state',
+        'weight',
+    )
+
+    def __init__(
+        self,
+        state: Any,
+        fit_result: requirements.FitResult,
+    ) -> None:
+        self.state = state
+        self.fit_result = fit_result
+        self.seen: int = state.num_instances
+        self.placed = 0
+        self.run = 0
+        self.weight = 0.0
+        self.multiplier = 1.0
+        self.name = ''
+        self.reservations: candidates.UplinkReservations | None = None
+        self.candidates: candidates.Candidates | None = None
 
 
 class HostFit:
@@ -73,7 +121,7 @@ class HostFit:
             )
         self.requirements = wanted
         self._by_devices = rule is not None and rule.devices
-        self.defaults = capacity.Defaults.of(conf)
+        self.defaults = capacity.Defaults.from_conf(conf)
         self._move_source = move_source
         self._snapshot: snapshots.Snapshot | None = None
         self._cache = uplink_cache.for_process(conf)
@@ -81,7 +129,9 @@ class HostFit:
         if wanted.networks is not None and self._topology is not None:
             self.requirements = dataclasses.replace(
                 wanted,
-                networks=wanted.networks.where(self._topology.has_tunnels),
+                networks=wanted.networks.with_encap_ips(
+                    self._topology.has_tunnels
+                ),
             )
 
     def fit_result(

@@ -13,11 +13,9 @@ import random
 from collections import Counter
 from collections.abc import (
     Callable,
-    Collection,
     Iterable,
     Mapping,
     Sequence,
-    Set,
 )
 from typing import Any
 
@@ -28,16 +26,10 @@ from nova_vhpc.scheduler.hosts import rails
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
-from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
-from nova_vhpc.scheduler.planner.request import (
-    build_plan_request,
-    plan_on_known_hosts_first,
-    with_fewer_expected,
-)
-from nova_vhpc.scheduler.session import server_group
-from nova_vhpc.scheduler.session.host_fit import HostFit
-from nova_vhpc.scheduler.session.host_info import HostInfo
+from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.model import HostFacts
+from nova_vhpc.scheduler.session import assembly, server_group
+from nova_vhpc.scheduler.session.host_fit import HostFit, HostInfo
 from nova_vhpc.scheduler.sources import nova_db, server_groups
 
 LOG = logging.getLogger(__name__)
@@ -151,11 +143,9 @@ class PlanScore:
         ):
             # Further members on the same hosts do not change the part.
             return {}
-        whole = self._request(self._facts(host_infos))
-        for request in with_fewer_expected(whole, self._expected):
-            reasons = planner.beyond_tier(request)
-            if len(reasons) < len(request.hosts):
-                break
+        reasons = assembly.beyond_tier(
+            self._cluster(), self._with_not_offered(self._facts(host_infos))
+        )
         if bound_by:
             self._bound_by = bound_by
             self._within_tier = {
@@ -259,17 +249,16 @@ class PlanScore:
         self._plans += 1
         spec_obj = self._spec_obj
         facts = self._with_clusters(self._facts(host_infos), host_infos)
-        whole = self._request(facts)
         unknown = {
             host_info.name
             for host_info in host_infos
             if host_info.fit_result.unknown
         }
-        for request in with_fewer_expected(whole, self._expected):
-            placement = plan_on_known_hosts_first(request, unknown)
-            if placement.infeasible_reason is None:
-                break
-        self._expected -= whole.members - request.members
+        cluster = self._cluster()
+        request, placement = assembly.make_plan(
+            cluster, self._with_not_offered(facts), unknown
+        )
+        self._expected -= cluster.members - request.members
         self._remaining = request.members
         self.placement = placement
         if placement.infeasible_reason is not None:
@@ -291,7 +280,11 @@ class PlanScore:
                 self._remaining,
                 instance_uuid=spec_obj.instance_uuid,
             )
-        self._weigh_others(request, host_infos, facts, unknown)
+        weights = host_weights.other_weights(
+            request, placement, facts, unknown, self._weight_of_unknown
+        )
+        for host_info, weight in zip(host_infos, weights, strict=True):
+            host_info.weight = weight + JITTER * random.random()
         self._quota = {}
         by_name = {host_info.name: host_info for host_info in host_infos}
         for name, weight in host_weights.planned_weights(placement).items():
@@ -302,22 +295,18 @@ class PlanScore:
                 host_info.reservations.plan_rails(placement.rails[name])
                 self._reorder(host_info)
 
-    def _request(self, facts: Sequence[HostFacts]) -> PlanRequest:
-        """Return the request for a plan of the remaining members.
-
-        :param facts: facts of the hosts that may take members.
-        """
+    def _cluster(self) -> assembly.Cluster:
+        """Return the cluster as it is now."""
         assert self._remaining is not None
-        policy, most = _policy(self._spec_obj)
-        not_offered = self._not_offered({fact.name for fact in facts})
-        return build_plan_request(
+        group = server_group.for_request(self._spec_obj)
+        return assembly.Cluster(
             self._host_fit.requirements,
             self._spec_obj.memory_mb,
             self._remaining,
-            [*facts, *not_offered],
+            self._expected,
             dict(self._existing),
-            policy,
-            most,
+            group and group.policy,
+            group and (group.rules or {}).get('max_server_per_host'),
             self._costs,
             self._running_rails(),
         )
@@ -330,7 +319,7 @@ class PlanScore:
         :returns: number of members by rail, by name of the host; by its UUID
             if it cannot take more.
         """
-        group = server_group.of(self._spec_obj)
+        group = server_group.for_request(self._spec_obj)
         uuid = self._spec_obj.instance_uuid
         others = [each for each in group.members or () if each != uuid]
         names = {
@@ -394,7 +383,7 @@ class PlanScore:
         self, facts: Sequence[HostFacts], host_infos: Sequence[HostInfo]
     ) -> list[HostFacts]:
         """Return the facts with the other virtual clusters of each host."""
-        group = server_group.of(self._spec_obj)
+        group = server_group.for_request(self._spec_obj)
         if group is None:
             return list(facts)
         clusters_of_hosts = server_groups.for_process().of_hosts(
@@ -406,33 +395,22 @@ class PlanScore:
             for fact, clusters in zip(facts, clusters_of_hosts, strict=True)
         ]
 
-    def _not_offered(self, offered: Collection[str]) -> list[HostFacts]:
-        """Return the hosts that hold members, but are not offered."""
+    def _with_not_offered(self, facts: Sequence[HostFacts]) -> list[HostFacts]:
+        """Return the facts, and those of other hosts that hold members."""
         fabric = self._fabric
+        offered = {fact.name for fact in facts}
         names = [name for name in self._existing if name not in offered]
         if not self._racks_asked and (missing := fabric.racks_missing(names)):
             # The aggregates of offered hosts do not name these hosts.
             self._racks_asked = True
             fabric.add_racks(nova_db.racks(missing, fabric.rack_key))
         return [
-            HostFacts(name, 0, 0, 0, 0, 0, 0, *fabric.place_of(name))
-            for name in names
+            *facts,
+            *(
+                HostFacts(name, 0, 0, 0, 0, 0, 0, *fabric.place_of(name))
+                for name in names
+            ),
         ]
-
-    def _weigh_others(
-        self,
-        request: PlanRequest,
-        host_infos: Sequence[HostInfo],
-        facts: Sequence[HostFacts],
-        unknown: Set[str],
-    ) -> None:
-        """Weigh hosts outside of the plan by the cost of one member there."""
-        assert self.placement is not None
-        weights = host_weights.other_weights(
-            request, self.placement, facts, unknown, self._weight_of_unknown
-        )
-        for host_info, weight in zip(host_infos, weights, strict=True):
-            host_info.weight = weight + JITTER * random.random()
 
 
 def _behind(multiplier: float) -> float:
@@ -444,11 +422,3 @@ def _behind(multiplier: float) -> float:
     :param multiplier: the host's weight multiplier.
     """
     return max(DUPLICATE, 2 * abs(multiplier)) / (multiplier or 1.0)
-
-
-def _policy(spec_obj: Any) -> tuple[str | None, int | None]:
-    servers = server_group.of(spec_obj)
-    if servers is None:
-        return None, None
-    most = (servers.rules or {}).get('max_server_per_host')
-    return servers.policy, most

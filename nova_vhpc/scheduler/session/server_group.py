@@ -1,22 +1,71 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The server group of a request: running and remaining members."""
+"""The server group of a request, and the members of the virtual cluster."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from nova_vhpc.scheduler.session.host_info import HostInfo
+from oslo_log import log as logging
+
+from nova_vhpc.flavor import extra_specs
+from nova_vhpc.scheduler.session.host_fit import HostInfo
 from nova_vhpc.scheduler.sources import nova_db
 
+LOG = logging.getLogger(__name__)
 
-def of(spec_obj: Any) -> Any:
+HINT = extra_specs.MEMBERS_HINT
+"""Scheduler hint with the size of the whole virtual cluster."""
+
+_KEY = extra_specs.BY_NAME['members']
+
+_MOST_CHARACTERS = 40
+"""Most characters of a wrong hint that are logged; tenants write hints."""
+
+
+def for_request(spec_obj: Any) -> Any:
     """Return the request's server group, or None.
 
     The field is None in Nova's own requests without a group, and may be
     unset in those of an old release.
     """
     return spec_obj.instance_group if 'instance_group' in spec_obj else None
+
+
+def cluster_size(spec_obj: Any, specs: extra_specs.ExtraSpecs) -> int:
+    """Return how many members the virtual cluster will have in the end.
+
+    The hint :data:`HINT` comes before the flavor's ``vhpc:members``. Nova's
+    API passes every hint through: a wrong one is ignored with a warning, and
+    so is one of a server without a server group.
+
+    :param spec_obj: Nova's RequestSpec.
+    :param specs: the flavor's ``vhpc:*`` extra specs.
+    :returns: 0 if neither hint nor flavor says.
+    """
+    hint = spec_obj.get_scheduler_hint(HINT)
+    if for_request(spec_obj) is None:
+        if hint is not None:
+            LOG.warning(
+                'Ignoring scheduler hint %s: the server is in no server '
+                'group, so the other members are unknown',
+                HINT,
+                instance_uuid=spec_obj.instance_uuid,
+            )
+        return 0
+    if hint is not None:
+        try:
+            return int(_KEY.parse(hint))
+        except ValueError:
+            text = str(hint)
+            LOG.warning(
+                'Ignoring scheduler hint %s=%r: not %s',
+                HINT,
+                text[:_MOST_CHARACTERS],
+                _KEY.allowed,
+                instance_uuid=spec_obj.instance_uuid,
+            )
+    return specs.members or 0
 
 
 class Members:
@@ -55,7 +104,7 @@ class Members:
         self.running: dict[str, int] = {}
         self.remaining = max(0, member_count - len(placed))
         self.expected = 0
-        group = of(spec_obj)
+        group = for_request(spec_obj)
         if group is None:
             return
         if group.hosts or is_move:

@@ -20,11 +20,11 @@ from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.session import (
     candidates,
-    cluster_size,
     host_fit,
     plan_score,
+    server_group,
 )
-from nova_vhpc.scheduler.session.host_info import (
+from nova_vhpc.scheduler.session.host_fit import (
     ATTRIBUTE,
     SESSION_ATTRIBUTE,
     HostInfo,
@@ -66,7 +66,7 @@ class SchedulingSession:
         # A move still carries the num_instances of the boot request.
         if not is_move and 'num_instances' in spec_obj:
             self._member_count = int(spec_obj.num_instances)
-        size = cluster_size.of(spec_obj, self.requirements.specs)
+        size = server_group.cluster_size(spec_obj, self.requirements.specs)
         # Members that may still need uplinks of the same hosts.
         self._most_members = (
             self._member_count if is_move else max(size, self._member_count)
@@ -89,7 +89,9 @@ class SchedulingSession:
         )
 
     @classmethod
-    def of(cls, state: Any, spec_obj: Any) -> 'SchedulingSession | None':
+    def of_host_state(
+        cls, state: Any, spec_obj: Any
+    ) -> 'SchedulingSession | None':
         """Return a host state's session if it is for this very request."""
         session = getattr(state, SESSION_ATTRIBUTE, None)
         if session is None or session.spec_obj is not spec_obj:

@@ -88,7 +88,6 @@ class DirectManager:
                 agent_options.proc_root,
                 agent_options.sys_root,
                 agent_options.cgroup_root,
-                agent_options.period_ms / 1000,
             ),
             controller_factory.follows_io(conf),
         )
@@ -99,11 +98,9 @@ class DirectManager:
             guest = self._guest(number, pid, load.vcpus, processes)
             self.guests[guest.uuid] = guest
 
-    def write(
-        self, guest: Guest, tune: Any, slice_us: int | None = None
-    ) -> None:
+    def write(self, guest: Guest, tune: Any) -> None:
         """Write to a guest before returning."""
-        self.actuator.write(guest, tune, slice_us)
+        self.actuator.write(guest, tune)
         guest.succeeded()
 
     def enqueue(self, uuid: str) -> None:

@@ -115,17 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='POLICY:NAME=VALUE',
         help='add a policy with this option of [vhpc_control], or add the '
         'option to an existing policy; for example '
-        'wide:gang_window_us=100000. The name actuators chooses the actuators '
-        'of one policy; for example '
-        'threads:slice_policy=atc and threads:actuators=libvirt,kernel_slice',
-    )
-    parser.add_argument(
-        '--actuators',
-        type=_actuators,
-        metavar='LIST',
-        help='actuators of all policies, of '
-        f'{", ".join(policies.ACTUATORS)} (default: libvirt); kernel_slice '
-        'needs a kernel from 6.12 on, and goes with libvirt',
+        'wide:gang_window_us=100000',
     )
 
 
@@ -160,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     outputs.check_matplotlib(args.plot)
     if args.all:
         args.mixes, args.claims = list(mixes.MIXES), True
-    options, extra = _policy_options(args.option, args.actuators)
+    options, extra = _policy_options(args.option)
     names = [*args.policies, *(n for n in extra if n not in args.policies)]
     most_rounds = INTERVAL_ROUNDS if args.all else 100
     scheme = kbest.KBest(
@@ -311,8 +301,6 @@ def _setting(word: str) -> tuple[str, str, str]:
         raise argparse.ArgumentTypeError(
             f"'{word}': {policy} has no agent, so it takes no options"
         )
-    if key in policies.AGENT_OPTIONS:
-        return policy, key, _actuators(value)
     # Checked here, because the agent only logs an unknown option.
     conf = cfg.ConfigOpts()
     control.register_opts(conf)
@@ -323,26 +311,10 @@ def _setting(word: str) -> tuple[str, str, str]:
     return policy, key, value
 
 
-def _actuators(text: str) -> str:
-    """Argparse type of ``--actuators``."""
-    from nova_vhpc_lab.bench.lab import policies
-
-    names = _names(policies.ACTUATORS)(text)
-    if policies.ACTUATORS[0] not in names:
-        # kernel_slice alone would write neither pins nor quotas.
-        raise argparse.ArgumentTypeError(f"'{text}' lacks libvirt")
-    return ','.join(names)
-
-
 def _policy_options(
     settings: list[tuple[str, str, str]],
-    actuators: str | None = None,
 ) -> tuple[dict[str, dict[str, str] | None], list[str]]:
-    """Return the options of all policies, and the names of changed ones.
-
-    :param actuators: actuators of policies that name none; None for the
-        agent's default.
-    """
+    """Return the options of all policies, and the names of changed ones."""
     from nova_vhpc_lab.bench.lab import policies
 
     options = {
@@ -356,8 +328,4 @@ def _policy_options(
         values[key] = value
         if policy not in added:
             added.append(policy)
-    if actuators is not None:
-        for values in options.values():
-            if values is not None:
-                values.setdefault('actuators', actuators)
     return options, added

@@ -5,8 +5,9 @@
 
 Two CPUs stand for two hosts (:mod:`nova_vhpc_lab.bench.lab.cpu_hosts`).
 Clusters *a* and *b* have a member on both, the others are on one host alone.
-With slots that the hosts agreed on (:mod:`nova_vhpc.control.slots`) a cluster runs at the
-same time on both; with a rotation of each host's own it does so by chance.
+With slots that the hosts agreed on (:mod:`nova_vhpc.control.slots`) a cluster
+runs at the same time on both; with a rotation of each host's own it does so
+by chance.
 """
 
 import itertools
@@ -154,7 +155,7 @@ def _windows(
     """Return the windows of one host's frame."""
     demands = [matrix.Demand(one, 1, 1 / len(names)) for one in names]
     packing = frame_packing.pack(demands, agreed, 1, is_shared=False)
-    windows = packing.windows({}, 0.0)
+    windows = packing.windows({})
     frame_us = frame.SLOTS * WINDOW_MS * 1000
     pieces_us = matrix.pieces_us([one.part for one in windows], frame_us)
     return cpu_hosts.schedule(

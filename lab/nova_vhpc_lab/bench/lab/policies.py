@@ -40,12 +40,6 @@ POLICIES: Mapping[str, Mapping[str, str] | None] = {
 """Options in ``[vhpc_control]`` by policy; None for no agent."""
 
 
-AGENT_OPTIONS = ('actuators',)
-"""Options of a policy that belong into ``[vhpc_agent]``."""
-
-ACTUATORS = ('libvirt', 'kernel_slice')
-
-
 class AgentError(Exception):
     """The agent did not start, or did not restore all; holds its log's end."""
 
@@ -55,8 +49,7 @@ class Agent:
 
     :param root: directory for its files, created if missing.
     :param uri: libvirt's connection URI.
-    :param options: options in ``[vhpc_control]``, and those of
-        :data:`AGENT_OPTIONS`.
+    :param options: options in ``[vhpc_control]``.
     :param cpus: host CPUs for ``cpu_shared_set``.
     :param group: directory of the control group that the agent joins, or
         None.
@@ -95,7 +88,6 @@ class Agent:
         config = self.root / 'agent.conf'
         config.write_text(self._config(run))
         with open(self.root / 'agent.log', 'ab') as log:
-            log_offset = log.tell()
             self._process = subprocess.Popen(
                 (
                     # If this process is killed, the agent gets SIGTERM,
@@ -117,25 +109,10 @@ class Agent:
                 break
             status = self.status()
             if status is not None and status['agent']['ticks'] > 2:
-                self._check_actuators(log_offset)
                 return
             time.sleep(0.1)
         self.stop()
         raise AgentError(f'the agent does not tick: {self._log_end()}')
-
-    def _check_actuators(self, log_offset: int) -> None:
-        """Check that the agent uses all of its policy's actuators.
-
-        The agent itself only warns, but the figures would be another policy's.
-
-        :param log_offset: size of the log when the agent was started.
-        :raises AgentError: the agent does without one of the actuators.
-        """
-        log = (self.root / 'agent.log').read_bytes()[log_offset:].decode()
-        for line in log.splitlines():
-            if any(f'Actuator {name} is not' in line for name in ACTUATORS):
-                self.stop()
-                raise AgentError(line)
 
     def stop(self) -> None:
         """Stop the agent by SIGTERM, as systemd does.
@@ -183,20 +160,12 @@ class Agent:
             'host = lab',
             'metrics_port = 0',
             'reconcile_period = 2',
-            *self._settings(of_agent=True),
             '[vhpc_topology]',
             'publish = false',
             '[vhpc_control]',
-            *self._settings(of_agent=False),
+            *(f'{key} = {value}' for key, value in self._options.items()),
         ]
         return '\n'.join(lines) + '\n'
-
-    def _settings(self, of_agent: bool) -> list[str]:
-        return [
-            f'{key} = {value}'
-            for key, value in self._options.items()
-            if (key in AGENT_OPTIONS) == of_agent
-        ]
 
     def _log_end(self) -> str:
         log = self.root / 'agent.log'

@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner import cost
 
 CONFIGURATIONS = extra_specs.NETWORKS
 """The network configurations, in the order in which they are shown."""
 
-NATIVE = cost_table.NATIVE
+NATIVE = cost.NATIVE
 """Without guests: ranks are processes of the host, each with a NIC of it."""
 
 ROWS = (NATIVE, *CONFIGURATIONS)

@@ -6,10 +6,10 @@
 import dataclasses
 from collections.abc import Mapping
 
-from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc_lab.bench.network import figures
 
-LINK_MBPS = float(cost_table.PAPER_LINK_MBPS)
+LINK_MBPS = float(cost.PAPER_LINK_MBPS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Table:
     figure: str
     where: str
     form: str
-    rows: Mapping[str, cost_table.Columns]
+    rows: Mapping[str, cost.Columns]
 
     def value(
         self, library: str, configuration: str, pairs: int
@@ -52,7 +52,7 @@ TABLES = (
         'latency_us',
         'remote',
         '.0f',
-        cost_table.LATENCY_US,
+        cost.LATENCY_US,
     ),
     Table(
         '2',
@@ -60,7 +60,7 @@ TABLES = (
         'ping_pong_mbs',
         'remote',
         '.1f',
-        cost_table.PING_PONG_MB_S,
+        cost.PING_PONG_MB_S,
     ),
     Table(
         '3',
@@ -68,7 +68,7 @@ TABLES = (
         'bandwidth_mbs',
         'remote',
         '.1f',
-        cost_table.REMOTE_MB_S,
+        cost.REMOTE_MB_S,
     ),
     Table(
         '4',
@@ -76,7 +76,7 @@ TABLES = (
         'bibandwidth_mbs',
         'remote',
         '.1f',
-        cost_table.REMOTE_BIDIRECTIONAL_MB_S,
+        cost.REMOTE_BIDIRECTIONAL_MB_S,
     ),
     Table(
         '5',
@@ -84,7 +84,7 @@ TABLES = (
         'bandwidth_mbs',
         'local',
         '.0f',
-        cost_table.LOCAL_MB_S,
+        cost.LOCAL_MB_S,
     ),
     Table(
         '5',
@@ -92,7 +92,7 @@ TABLES = (
         'bibandwidth_mbs',
         'local',
         '.0f',
-        cost_table.LOCAL_BIDIRECTIONAL_MB_S,
+        cost.LOCAL_BIDIRECTIONAL_MB_S,
     ),
 )
 
@@ -118,7 +118,7 @@ def relative_times(
     :returns: by exchange and configuration; empty if native Linux was not
         measured.
     """
-    base = entries.get(cost_table.NATIVE, {})
+    base = entries.get(cost.NATIVE, {})
     return {
         exchange: {
             configuration: entry[name] / base[name]

@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 from nova_vhpc_lab.bench.common import traces
 
@@ -82,7 +81,7 @@ def run_trace(
     :returns: the counts of each VM.
     """
     vms = [
-        [(quantise.to_state(number), number) for number in events]
+        [(base.to_state(number), number) for number in events]
         for events in trace.events
     ]
     periods = list(zip(*vms, strict=True))

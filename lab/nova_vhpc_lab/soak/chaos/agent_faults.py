@@ -14,6 +14,7 @@ import time
 from nova_vhpc_lab.soak.chaos import wall_clock
 from nova_vhpc_lab.soak.chaos.fault import fault
 from nova_vhpc_lab.soak.chaos.host import Host
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 def _limit(host: Host, what: int, most: int) -> None:
@@ -98,7 +99,7 @@ def two_agents(host: Host, rng: random.Random) -> None:
         shutil.rmtree(host.path / 'run', ignore_errors=True)
     for arguments in ((), ('--restore',)):
         second = host.spawn(*arguments)
-        second.join(60)
+        second.join(PATIENCE_S)
         if host.agent.is_alive() and second.exitcode != 2:
             raise AssertionError(
                 f'a second agent {arguments} ended with {second.exitcode}'

@@ -19,13 +19,13 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import domain_metadata, store
+from nova_vhpc.agent.journal import store
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base, test_trouble
 from nova_vhpc_lab.soak.chaos import bystanders, wall_clock
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 300.0
 _WRITABLE = ('metadata', 'vcpu', 'cputune', 'devices/interface')
 
 
@@ -167,7 +167,7 @@ class Host(base.AgentTestCase):
         return [
             who
             for who in self.uuids
-            if domain_metadata.URI in self.guest(who).XMLDesc(0)
+            if store.METADATA_URI in self.guest(who).XMLDesc(0)
         ]
 
     def bystander_changes(self) -> list[str]:

@@ -8,7 +8,8 @@ import signal
 import time
 
 from nova_vhpc_lab.soak.chaos.fault import fault
-from nova_vhpc_lab.soak.chaos.host import PATIENCE_S, Host
+from nova_vhpc_lab.soak.chaos.host import Host
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 @fault(is_last=True)
@@ -73,7 +74,7 @@ def calls_waiting_in_libvirtd(host: Host, rng: random.Random) -> None:
         host.kill_agent()
         early = host.spawn('--restore')
         time.sleep(rng.uniform(0, 0.5))
-    early.join(120)
+    early.join(PATIENCE_S)
     time.sleep(0.7)
 
 
@@ -85,7 +86,7 @@ def calls_waiting_for_guest(host: Host, rng: random.Random) -> None:
         host.kill_agent()
         early = host.spawn('--restore')
         time.sleep(rng.uniform(0, 0.5))
-    early.join(120)
+    early.join(PATIENCE_S)
     time.sleep(0.7)
 
 

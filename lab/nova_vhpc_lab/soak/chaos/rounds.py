@@ -14,7 +14,8 @@ from nova_vhpc_lab.soak.chaos import (  # noqa: F401 add their kinds
     libvirt_faults,
 )
 from nova_vhpc_lab.soak.chaos.fault import Fault, draw
-from nova_vhpc_lab.soak.chaos.host import PATIENCE_S, Host
+from nova_vhpc_lab.soak.chaos.host import Host
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 ENDS = ('stop', 'restore', 'next_agent', 'restore_twice')
 _LEVELS = (' WARNING ', ' ERROR ', ' CRITICAL ')

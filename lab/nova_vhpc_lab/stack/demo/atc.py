@@ -13,7 +13,6 @@ def run(demo: state.Demo) -> None:
         shortened = demo.stage.wait(
             'shorter slices of all members',
             lambda: _shortened(demo),
-            state.PATIENCE_S,
         )
     rows = []
     for uuid, tune in shortened.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc_lab.stack.demo import state
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 ROW_S = 1.0
 
@@ -78,16 +79,14 @@ class _Timeline:
 
         :raises TimeoutError: if it is not within some time.
         """
-        deadline = time.monotonic() + state.PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             self._look(what)
             if condition():
                 return
             if time.monotonic() > deadline:
                 self.show()
-                raise TimeoutError(
-                    f'{what}: not within {state.PATIENCE_S:.0f} s'
-                )
+                raise TimeoutError(f'{what}: not within {PATIENCE_S:.0f} s')
             time.sleep(ROW_S)
 
     def _look(self, what: str) -> None:

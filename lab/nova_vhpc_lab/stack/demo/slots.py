@@ -90,7 +90,6 @@ def run(demo: state.Demo) -> None:
         places = demo.stage.wait(
             'windows in agreed slots',
             lambda: _in_agreed_slots(demo, hosts),
-            state.PATIENCE_S,
         )
     slot_us = min(one.slot_us for one in places.values())
     with demo.show.waiting(f'CPU time of both members for {METER_S:.0f} s'):

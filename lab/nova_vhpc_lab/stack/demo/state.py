@@ -16,9 +16,6 @@ from nova_vhpc_lab.stack import (
     show,
 )
 
-PATIENCE_S = 240.0
-"""Longest time until the agents have done what is shown next."""
-
 STOP_S = 120.0
 """``TimeoutStopSec`` in the agent's systemd unit."""
 
@@ -71,9 +68,7 @@ class Demo:
         """
         self.stage.start_agents(*options)
         self.logs = [each.agent for each in self.stage.hosts if each.agent]
-        self.stage.wait(
-            'answers of the agents', self.stage.agents_answer, PATIENCE_S
-        )
+        self.stage.wait('answers of the agents', self.stage.agents_answer)
 
     def stop_agents(self) -> None:
         """Stop the agents as systemd does by their unit.
@@ -139,7 +134,6 @@ class Demo:
             self.stage.wait(
                 'progress on all consoles',
                 lambda: all(self.progress(uuid) for uuid in self.names),
-                scenario.BOOT_S,
             )
 
     def wait_for_addresses(self) -> None:
@@ -150,7 +144,6 @@ class Demo:
                 lambda: all(
                     self.console(uuid).address() for uuid in self.members
                 ),
-                scenario.BOOT_S,
             )
 
     def remember_settings(self) -> None:
@@ -174,7 +167,6 @@ class Demo:
                 and 'encap-ip' in self.stage.external_ids(uuid)
                 for uuid in self.members
             ),
-            PATIENCE_S,
         )
 
     def compare_exactly(self, title: str) -> None:

@@ -29,7 +29,6 @@ def run(demo: state.Demo) -> None:
         demo.stage.wait(
             'uplinks in Placement',
             demo.stage.has_published,
-            state.PATIENCE_S,
         )
     rows = []
     for node in nodes(demo):

@@ -32,6 +32,4 @@ def _wait(demo: state.Demo, phase: str) -> None:
         vms = demo.stage.vms()
         return all(vms[uuid]['phase'] == phase for uuid in demo.members)
 
-    demo.stage.wait(
-        f'phase {phase} of all members', is_phase_of_all, state.PATIENCE_S
-    )
+    demo.stage.wait(f'phase {phase} of all members', is_phase_of_all)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The interface of binders.
+"""The interface of binders, and all binders of this host.
 
 A claim on an uplink is an entry in Placement; by itself it moves no packet. A
 binder makes the packets of a claiming server's NICs take the claimed uplinks.
@@ -11,8 +11,15 @@ Each binder serves one kind of network, in one way.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+import libvirt
+from stevedore import named
+
+from nova_vhpc.agent import errors, plugins
 from nova_vhpc.agent.libvirt import interfaces
+from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims
+
+NAMESPACE = 'nova_vhpc.binders'
 
 Networks = Literal['tunnel', 'provider']
 """Kind of networks: their packets leave the host in tunnels, or by a bridge of
@@ -58,27 +65,15 @@ class Binder(Protocol):
         :param uplinks: the uplinks that the server has claimed.
         """
 
-    def plan(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Mapping[str, str]:
+    def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """Return what :meth:`bind` would write, by MAC address of the NIC.
 
-        :param uplinks: the uplinks that the server has claimed.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :raises UnsupportedError: a claim cannot steer packets on this host;
             the text names host and NIC or uplink, and the remedy.
         """
 
-    def bind(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> int:
-        """Make the claims steer a guest's packets; parameters as in plan.
+    def bind(self, claimant: claims.Claimant) -> int:
+        """Make the claims steer a server's packets.
 
         :returns: number of NICs that were changed.
         :raises UnsupportedError: as in :meth:`plan`.
@@ -134,3 +129,121 @@ class Binder(Protocol):
         :returns: reasons for failures, by UUID; these records are kept.
         :raises libvirt.libvirtError: libvirt is needed, and is away.
         """
+
+
+class BinderSet:
+    """The binders that are in use.
+
+    :param binders: in order of preference.
+    """
+
+    def __init__(self, binders: Sequence[Binder]) -> None:
+        self._binders = tuple(binders)
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Let all binders watch for changes of what was bound.
+
+        :param wake: called after a change; returns at once.
+        """
+        for binder in self._binders:
+            binder.start(wake)
+
+    def serving(
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+        networks: Networks | None = None,
+    ) -> Binder | None:
+        """Return the first binder that serves a guest's NICs and claims.
+
+        :param uuid: UUID of the guest.
+        :param uplinks: the uplinks that the server has claimed.
+        :param networks: kind of the NICs' networks; None if it is unknown.
+        :returns: None if there is none.
+        """
+        for binder in self._binders:
+            if networks in (None, binder.networks) and binder.serves(
+                uuid, nics, uplinks
+            ):
+                return binder
+        return None
+
+    def records(self) -> dict[str, str]:
+        """Return the name of the binder that has a record, by guest's UUID."""
+        return {
+            uuid: binder.name
+            for binder in reversed(self._binders)
+            for uuid in sorted(binder.uuids())
+        }
+
+    def restore(self, uuid: str, domain: Any) -> None:
+        """Restore what any binder has changed for a guest.
+
+        :raises JournalError, OvsdbError, libvirt.libvirtError: it failed.
+        """
+        for binder in self._binders:
+            if uuid in binder.uuids():
+                binder.restore(domain)
+
+    def forget(self, uuid: str) -> None:
+        """Remove the records of a guest that libvirt does not know any more.
+
+        :raises JournalError, OvsdbError: it failed.
+        """
+        for binder in self._binders:
+            if uuid in binder.uuids():
+                binder.forget(uuid)
+
+    def restore_all(self, connection: Callable[[], Any]) -> dict[str, str]:
+        """Restore what any binder has changed.
+
+        :param connection: returns libvirt's connection, or raises
+            libvirtError.
+        :returns: reasons for failures, by guest's UUID, or by binder.
+        """
+        failures = {}
+        for binder in self._binders:
+            if binder.uuids():
+                try:
+                    failures.update(binder.restore_all(connection))
+                except libvirt.libvirtError as error:
+                    failures[f'all ({binder.name})'] = str(error)
+        return failures
+
+
+def load(conf: Any, ovsdb: ovsdb_connection.Ovsdb | None) -> BinderSet:
+    """Load the binders that ``[vhpc_agent]binders`` names, in that order.
+
+    :raises ConfigError: a binder is unknown or fails to load.
+    """
+    made = (_load(name, conf, ovsdb) for name in conf.vhpc_agent.binders)
+    return BinderSet([binder for binder in made if binder is not None])
+
+
+def load_all(
+    conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> tuple[BinderSet, list[str]]:
+    """Load every binder that is installed, to restore what any has changed.
+
+    :returns: the binders; and why others fail to load.
+    """
+    installed = named.NamedExtensionManager(NAMESPACE, [])
+    binders, problems = [], []
+    for name in sorted(installed.entry_points_names()):
+        try:
+            binder = _load(name, conf, ovsdb)
+        except errors.ConfigError as error:
+            problems.append(str(error))
+        else:
+            binders += [binder] if binder is not None else []
+    return BinderSet(binders), problems
+
+
+def _load(
+    name: str, conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
+) -> Binder | None:
+    value = f"[vhpc_agent]binders = '{name}'"
+    make = plugins.load(NAMESPACE, name, value, 'no such binder')
+    binder: Binder | None = make(conf, ovsdb)
+    return binder

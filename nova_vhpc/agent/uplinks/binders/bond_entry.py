@@ -28,7 +28,6 @@ from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     base,
     bond_follower,
-    bond_member,
     bond_table,
     guest_ports,
 )
@@ -74,42 +73,32 @@ class BondEntryBinder:
         """Return whether all claimed uplinks are members of bonds."""
         state = self._ovsdb.read()
         return state is not None and all(
-            bond_member.find(state, uplink.nic) for uplink in uplinks
+            bond_table.find_member(state, uplink.nic) for uplink in uplinks
         )
 
-    def plan(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Mapping[str, str]:
+    def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """See :meth:`base.Binder.plan`."""
-        in_force = self.in_force(domain.UUIDString())
+        in_force = self.in_force(claimant.uuid)
         state = guest_ports.answered(self._ovsdb.read(), self._host)
         plan = {}
-        for mac, uplink in self._assign(domain, uplinks, uplink_nic).items():
-            member = bond_member.checked(state, uplink, self._host)
+        for mac, uplink in self._assign(claimant).items():
+            member = bond_table.checked_member(state, uplink, self._host)
             text = f'{member.bond.name}/{member.nic}'
             if in_force.get(mac) != text:
                 plan[mac] = text
         return plan
 
-    def bind(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> int:
+    def bind(self, claimant: claims.Claimant) -> int:
         """See :meth:`base.Binder.bind`.
 
         Where an entry cannot be set yet, that is tried again and again; see
         :meth:`problem`.
         """
-        uuid = domain.UUIDString()
+        uuid = claimant.uuid
         state = guest_ports.answered(self._ovsdb.read(), self._host)
-        assigned = self._assign(domain, uplinks, uplink_nic)
+        assigned = self._assign(claimant)
         for uplink in assigned.values():
-            bond_member.checked(state, uplink, self._host)
+            bond_table.checked_member(state, uplink, self._host)
         self._macs[uuid] = frozenset(self._ports.of_guest(uuid))
         return self._follower.steer(uuid, assigned)
 
@@ -155,22 +144,19 @@ class BondEntryBinder:
         return {}
 
     def _assign(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
+        self, claimant: claims.Claimant
     ) -> Mapping[str, claims.ClaimedUplink]:
         """Return the uplink of each NIC that uses a claim, by MAC address.
 
         :raises UnsupportedError: a NIC has no port.
         """
         present: dict[str, str | None] = dict.fromkeys(
-            self._ports.of_claims(domain, len(uplinks), uplink_nic, self._host)
+            self._ports.of_claims(claimant, self._host)
         )
-        for target in self._follower.targets(domain.UUIDString()):
+        for target in self._follower.targets(claimant.uuid):
             if target.mac in present:
                 present[target.mac] = target.uplink.nic
-        by_nic = {uplink.nic: uplink for uplink in uplinks}
+        by_nic = {uplink.nic: uplink for uplink in claimant.uplinks}
         new = interfaces.assign(present, list(by_nic))
         return {
             mac: by_nic[new.get(mac, nic or '')]

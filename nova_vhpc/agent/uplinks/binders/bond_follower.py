@@ -20,12 +20,7 @@ from nova_vhpc.agent import periodic
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection, vswitchd
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import (
-    bond_member,
-    bond_table,
-    guest_ports,
-    wire_vlans,
-)
+from nova_vhpc.agent.uplinks.binders import bond_table, guest_ports, wire_vlans
 from nova_vhpc.topology import open_vswitch
 
 LOG = logging.getLogger(__name__)
@@ -190,7 +185,7 @@ class BondFollower:
             try:
                 if away is not None:
                     raise away
-                member = bond_member.checked(
+                member = bond_table.checked_member(
                     look.state, target.uplink, self._host
                 )
                 bond = member.bond.name
@@ -215,7 +210,7 @@ class BondFollower:
     def _set(
         self,
         target: Target,
-        member: bond_member.BondMember,
+        member: bond_table.BondMember,
         enabled: frozenset[str],
         look: _Look,
     ) -> str:

@@ -28,17 +28,15 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import (
-    base,
-    encap_ip_journal,
-    encap_ip_writer,
-    guest_ports,
-    ovn_host,
-    uplink_links,
-)
-from nova_vhpc.topology import links
+from nova_vhpc.agent.uplinks.binders import base, encap_ip_writer, guest_ports
+from nova_vhpc.topology import links, open_vswitch
 
 KEY = encap_ip_writer.KEY
+
+TUNNEL_TYPES = ('geneve', 'vxlan', 'stt')
+
+TUNNEL_PREFIX = 'ovn'
+"""First letters of the names that ovn-controller gives to tunnels."""
 
 
 class EncapIpBinder:
@@ -58,9 +56,9 @@ class EncapIpBinder:
     def __init__(
         self,
         ovsdb: ovsdb_connection.Ovsdb,
-        journal: encap_ip_journal.EncapIpJournal,
+        journal: encap_ip_writer.EncapIpJournal,
         host: str,
-        links: uplink_links.UplinkLinks,
+        links: guest_ports.UplinkLinks,
         overrides: Callable[[], bool],
     ) -> None:
         self._ovsdb = ovsdb
@@ -96,40 +94,30 @@ class EncapIpBinder:
             nic.bridge for nic in nics
         )
 
-    def plan(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> Mapping[str, str]:
+    def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """See :meth:`base.Binder.plan`."""
-        changes = self._changes(domain, uplinks, uplink_nic)
-        record = self._writer.load(domain.UUIDString())
+        changes = self._changes(claimant)
+        record = self._writer.load(claimant.uuid)
         self._refuse_external(record, changes)
         return {one.mac: one.encap_ip for one in changes if one.is_due}
 
-    def bind(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
-    ) -> int:
+    def bind(self, claimant: claims.Claimant) -> int:
         """See :meth:`base.Binder.bind`.
 
         :raises UnsupportedError: also if the link of an uplink is down. Its
             NIC then has another encap IP.
         """
-        uuid = domain.UUIDString()
+        uuid = claimant.uuid
         with self._lock:
-            changes = self._changes(domain, uplinks, uplink_nic)
+            changes = self._changes(claimant)
             record = self._writer.load(uuid)
             self._refuse_external(record, changes, hand_back=True)
             due = [change for change in changes if change.is_due]
             if due:
                 self._writer.write(record, due)
             self._bound[uuid] = {one.mac: one.encap_ip for one in changes}
-            self._uplinks[uuid] = tuple(uplinks)
-            down = self._down(uplinks)
+            self._uplinks[uuid] = claimant.uplinks
+            down = self._down(claimant.uplinks)
         if down:
             names = ', '.join(
                 f'{one.nic} (bridge {one.bridge})' for one in down
@@ -206,22 +194,20 @@ class EncapIpBinder:
         return () if state is None else self._links.down(state, uplinks)
 
     def _changes(
-        self,
-        domain: Any,
-        uplinks: Sequence[claims.ClaimedUplink],
-        uplink_nic: int | None,
+        self, claimant: claims.Claimant
     ) -> list[encap_ip_writer.Change]:
         """Return the encap IP of each NIC that uses a claim.
 
         :raises UnsupportedError: a claim cannot steer packets on this host.
         """
         state = guest_ports.answered(self._ovsdb.read(), self._host)
-        ports = self._ports.of_claims(
-            domain, len(uplinks), uplink_nic, self._host
-        )
-        ovn_host.check(state, self._host)
-        encap_ips = ovn_host.encap_ips_of(
-            state, uplinks, self._links.down(state, uplinks), self._host
+        ports = self._ports.of_claims(claimant, self._host)
+        _check_ovn(state, self._host)
+        encap_ips = _encap_ips_of(
+            state,
+            claimant.uplinks,
+            self._links.down(state, claimant.uplinks),
+            self._host,
         )
         present = {
             mac: port.external_ids.get(KEY) for mac, port in ports.items()
@@ -234,7 +220,7 @@ class EncapIpBinder:
 
     def _refuse_external(
         self,
-        record: encap_ip_journal.GuestRecord,
+        record: encap_ip_writer.GuestRecord,
         changes: Sequence[encap_ip_writer.Change],
         hand_back: bool = False,
     ) -> None:
@@ -263,6 +249,101 @@ class EncapIpBinder:
         )
 
 
+def _check_ovn(state: open_vswitch.OpenVswitch, host: str) -> None:
+    """Check that OVN can send each port's packets from an own encap IP.
+
+    :param state: the database of the host's Open vSwitch.
+    :param host: name of the host, for the message.
+    :raises UnsupportedError: it cannot.
+    """
+    encap_ips = state.encap_ips
+    if not encap_ips:
+        raise UnsupportedError(
+            f'host {host} has no OVN encap IP (external_ids:ovn-encap-ip of '
+            'Open_vSwitch), so that no claim can steer the packets of a '
+            'tenant network; ML2/OVS has one tunnel IP for all uplinks',
+            'Boot the server on a provider network of the claimed uplink',
+            cause='no-encap-ip',
+        )
+    if len(encap_ips) == 1:
+        raise UnsupportedError(
+            f'host {host} has one OVN encap IP only ({encap_ips[0]}), so that '
+            'the packets of all tenant networks take the same uplink',
+            'Give each uplink an IP, and list them all in '
+            'external_ids:ovn-encap-ip of Open_vSwitch',
+            cause='one-encap-ip',
+        )
+    tunnels = _tunnels(state)
+    if tunnels and not any(t.options.get('local_ip') for t in tunnels):
+        raise UnsupportedError(
+            f'OVN on host {host} sends from one encap IP only: its tunnel '
+            f'{tunnels[0].name} has no local_ip',
+            'Upgrade ovn-host to 24.03 or later',
+            cause='old-ovn',
+        )
+
+
+def _encap_ips_of(
+    state: open_vswitch.OpenVswitch,
+    uplinks: Sequence[claims.ClaimedUplink],
+    down: Sequence[claims.ClaimedUplink],
+    host: str,
+) -> list[str]:
+    """Return the encap IP for each claimed uplink.
+
+    It is the uplink's own; if its link is down, the host's default one; if
+    that is this uplink's, too, another one.
+
+    :param down: those uplinks whose links are down.
+    :param host: name of the host, for the message.
+    :raises UnsupportedError: an uplink has none.
+    """
+    dead = {one.encap_ip for one in down}
+    default = state.encap_ip_default
+    spare = [
+        encap_ip
+        for encap_ip in ((default,) if default else ()) + state.encap_ips
+        if encap_ip not in dead
+    ]
+    found = []
+    for uplink in uplinks:
+        encap_ip = uplink.encap_ip
+        if encap_ip is None or encap_ip not in state.encap_ips:
+            raise UnsupportedError(
+                f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
+                'has no OVN encap IP, so that a claim on it steers no packet '
+                'of a tenant network',
+                'Give it an IP, and add that to external_ids:ovn-encap-ip of '
+                'Open_vSwitch; or exclude it from publication by '
+                '[vhpc_topology] bridges',
+                cause='uplink-without-encap-ip',
+            )
+        if uplink.same_encap_ip:
+            raise UnsupportedError(
+                f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
+                f'has one encap IP ({encap_ip}) with '
+                f'{", ".join(uplink.same_encap_ip)}, so that a claim on it '
+                'does not decide which of them packets take',
+                'Give each an encap IP of its own, or publish them as one '
+                'uplink',
+                cause='shared-encap-ip',
+            )
+        found.append(spare[0] if spare and uplink in down else encap_ip)
+    return found
+
+
+def _tunnels(
+    state: open_vswitch.OpenVswitch,
+) -> list[open_vswitch.Interface]:
+    """Return OVN's tunnels to other hosts."""
+    return [
+        interface
+        for interface in state.interfaces
+        if interface.type in TUNNEL_TYPES
+        and interface.name.startswith(TUNNEL_PREFIX)
+    ]
+
+
 def make_binder(
     conf: Any, ovsdb: ovsdb_connection.Ovsdb | None
 ) -> base.Binder | None:
@@ -272,7 +353,7 @@ def make_binder(
     :raises ConfigError: it is switched off, and guests must be restored.
     """
     options = conf.vhpc_agent
-    journal = encap_ip_journal.EncapIpJournal(options.state_path)
+    journal = encap_ip_writer.EncapIpJournal(options.state_path)
     if ovsdb is None:
         left = len(journal.uuids())
         if left:
@@ -286,7 +367,7 @@ def make_binder(
         ovsdb,
         journal,
         options.host or socket.gethostname(),
-        uplink_links.UplinkLinks(
+        guest_ports.UplinkLinks(
             links.Links(pathlib.Path(conf.vhpc_topology.sysfs))
         ),
         lambda: bool(options.foreign_changes == 'override'),

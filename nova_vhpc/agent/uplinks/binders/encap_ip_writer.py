@@ -4,20 +4,141 @@
 """Write and restore the encap IPs of ports, journalled before."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from nova_vhpc.agent.journal.record import JournalError
+from nova_vhpc.agent.journal import record, store
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
-from nova_vhpc.agent.uplinks.binders.encap_ip_journal import (
-    EncapIpJournal,
-    GuestRecord,
-    PortRecord,
-)
 from nova_vhpc.topology import open_vswitch
 
 KEY = 'encap-ip'
 """Key in ``external_ids`` of a row of the table Interface."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PortRecord:
+    """The encap IP of one port of Open vSwitch before the first write.
+
+    :ivar row: UUID of the port's row in the table Interface. A port that is
+        plugged again has another row.
+    :ivar name: name of the port, for messages.
+    :ivar before: encap IP before the first write; None without one.
+    :ivar written: encap IPs that the agent may have written.
+    :ivar external: an external change has set another encap IP: the port is
+        not written again.
+    """
+
+    row: str
+    name: str
+    before: str | None
+    written: frozenset[str] = frozenset()
+    external: bool = False
+
+    def may_be_agents(self, encap_ip: str | None) -> bool:
+        """Return whether an encap IP is original or may be the agent's."""
+        return encap_ip == self.before or encap_ip in self.written
+
+    def with_written(self, encap_ip: str) -> 'PortRecord':
+        """Return the record with one more encap IP that may be written."""
+        return dataclasses.replace(
+            self, written=self.written | {encap_ip}, external=False
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record for JSON."""
+        return {**dataclasses.asdict(self), 'written': sorted(self.written)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> 'PortRecord':
+        """Return the record that :meth:`to_dict` gave as JSON.
+
+        :raises KeyError, TypeError, ValueError: the data is no such record.
+        """
+        before, written = data['before'], data['written']
+        if not isinstance(written, list):
+            raise TypeError(f'written is {written!r}')
+        return cls(
+            _text(data['row']),
+            _text(data['name']),
+            None if before is None else _text(before),
+            frozenset(map(_text, written)),
+            bool(data['external']),
+        )
+
+
+def _text(value: Any) -> str:
+    """Return a value that must be a text.
+
+    Another one would be written to ovsdb as what an operator has set.
+
+    :raises ValueError: it is none, or ovsdb could not hold it.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is no text')
+    value.encode()
+    return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestRecord:
+    """The ports of one guest that the agent may have written to.
+
+    :ivar uuid: UUID of the guest.
+    """
+
+    uuid: str
+    ports: tuple[PortRecord, ...] = ()
+
+    def port(self, row: str) -> PortRecord | None:
+        """Return the record of a port; None if there is none.
+
+        :param row: UUID of the port's row.
+        """
+        return next((port for port in self.ports if port.row == row), None)
+
+    def with_ports(self, ports: Iterable[PortRecord]) -> 'GuestRecord':
+        """Return the record with ports replaced or added, by their rows."""
+        by_row = {port.row: port for port in (*self.ports, *ports)}
+        return dataclasses.replace(self, ports=tuple(by_row.values()))
+
+    def to_json(self) -> str:
+        """Return the record as a versioned JSON document."""
+        return record.encode(
+            {
+                'uuid': self.uuid,
+                'ports': [port.to_dict() for port in self.ports],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str, source: str) -> 'GuestRecord':
+        """Parse the output of :meth:`to_json`.
+
+        :param source: where the text was read, for the error message.
+        :raises NewerVersion: a newer agent wrote the record.
+        :raises JournalError: the text is damaged, altered or no record.
+        """
+        with record.reading(text, source) as data:
+            return cls(
+                _text(data['uuid']),
+                tuple(PortRecord.from_dict(port) for port in data['ports']),
+            )
+
+
+class EncapIpJournal(store.RecordFiles[GuestRecord]):
+    """The encap IPs that the agent changed on this host.
+
+    :param state_path: ``[vhpc_agent]state_path``.
+    """
+
+    def __init__(self, state_path: str) -> None:
+        super().__init__(
+            pathlib.Path(state_path, 'encap-ips'),
+            GuestRecord.from_json,
+            lambda guest: f'the encap IPs of {guest.uuid}',
+            'they are not changed',
+        )
 
 
 class Change(NamedTuple):
@@ -68,21 +189,21 @@ class EncapIpWriter:
         :raises JournalError: the record cannot be used.
         """
         try:
-            record = self._journal.load(uuid)
-        except JournalError as error:
+            guest = self._journal.load(uuid)
+        except record.JournalError as error:
             raise type(error)(
                 f'{error}; the encap IPs of {uuid} are left alone. Look at '
                 f'"ovs-vsctl find Interface external_ids:vm-uuid={uuid}", '
                 f'remove {KEY} if no operator has set it, then the record'
             ) from None
-        return record or GuestRecord(uuid)
+        return guest or GuestRecord(uuid)
 
     def external(
-        self, record: GuestRecord, ports: Iterable[open_vswitch.Interface]
+        self, guest: GuestRecord, ports: Iterable[open_vswitch.Interface]
     ) -> open_vswitch.Interface | None:
         """Return a port whose encap IP an external change has set, or None."""
         for port in ports:
-            known = record.port(port.uuid)
+            known = guest.port(port.uuid)
             if known is not None and self._is_external(known, port):
                 return port
         return None
@@ -100,19 +221,19 @@ class EncapIpWriter:
         return not known.may_be_agents(present)
 
     def hand_back(
-        self, record: GuestRecord, port: open_vswitch.Interface
+        self, guest: GuestRecord, port: open_vswitch.Interface
     ) -> None:
         """Journal an external change, and restore the guest's other ports.
 
         :raises JournalError, OvsdbError: it failed, or is done in part.
         """
-        known = record.port(port.uuid)
+        known = guest.port(port.uuid)
         if known is not None and not known.external:
             marked = dataclasses.replace(known, external=True)
-            self._journal.save(record.with_ports([marked]))
-            self.restore(record.uuid)
+            self._journal.save(guest.with_ports([marked]))
+            self.restore(guest.uuid)
 
-    def write(self, record: GuestRecord, changes: Sequence[Change]) -> None:
+    def write(self, guest: GuestRecord, changes: Sequence[Change]) -> None:
         """Journal encap IPs, then write them.
 
         :raises JournalError: nothing was written.
@@ -122,7 +243,7 @@ class EncapIpWriter:
         for row in self._written.keys() - rows.keys():
             del self._written[row]
         kept = GuestRecord(
-            record.uuid, tuple(p for p in record.ports if p.row in rows)
+            guest.uuid, tuple(p for p in guest.ports if p.row in rows)
         )
         ports = []
         for change in changes:
@@ -149,11 +270,11 @@ class EncapIpWriter:
         :returns: number of ports that were restored.
         :raises JournalError, OvsdbError: it failed; the record is kept.
         """
-        record = self.load(uuid)
+        guest = self.load(uuid)
         try:
             rows = self._rows()
         except ovsdb_connection.OvsdbError as error:
-            due = {port.name for port in record.ports if not port.external}
+            due = {port.name for port in guest.ports if not port.external}
             if not due:
                 return 0
             names = ', '.join(sorted(due))
@@ -162,7 +283,7 @@ class EncapIpWriter:
             ) from None
         restored = 0
         external = []
-        for port in record.ports:
+        for port in guest.ports:
             row = rows.get(port.row)
             if row is None:
                 continue
@@ -172,7 +293,7 @@ class EncapIpWriter:
             elif present != port.before:
                 self._set(port.row, port.name, port.before, expected=present)
                 restored += 1
-        for port in record.ports:
+        for port in guest.ports:
             self._written.pop(port.row, None)
         if external:
             self._journal.save(GuestRecord(uuid, tuple(external)))

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Find the ports of Open vSwitch that belong to a guest."""
+"""Find the ports of a guest in Open vSwitch, and the links of its uplinks."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
-from nova_vhpc.topology import open_vswitch
+from nova_vhpc.agent.uplinks import claims
+from nova_vhpc.topology import links, open_vswitch
 
 GUEST_KEYS = ('vm-uuid', 'vm-id')
 """Keys in ``external_ids`` with the guest's UUID: os-vif writes the first,
@@ -50,20 +50,18 @@ class GuestPorts:
             self._indexed = state, by_guest
         return by_guest.get(uuid, {})
 
-    def of_claims(
-        self, domain: Any, claims: int, uplink_nic: int | None, host: str
-    ) -> Ports:
-        """Return the ports of the NICs that use a guest's claims.
+    def of_claims(self, claimant: claims.Claimant, host: str) -> Ports:
+        """Return the ports of the NICs that use a server's claims.
 
-        :param claims: number of claimed uplinks.
-        :param uplink_nic: ``vhpc:uplink_nic``; None if it is not set.
         :param host: name of the host, for messages.
         :raises UnsupportedError: a NIC has no port.
         """
-        uuid = domain.UUIDString()
+        uuid = claimant.uuid
         ports = self.of_guest(uuid)
         nics = interfaces.chosen(
-            interfaces.read(domain.XMLDesc(0)), claims, uplink_nic
+            interfaces.read(claimant.domain.XMLDesc(0)),
+            len(claimant.uplinks),
+            claimant.uplink_nic,
         )
         chosen = {}
         for mac in (nic.mac.lower() for nic in nics):
@@ -78,6 +76,43 @@ class GuestPorts:
                 )
             chosen[mac] = ports[mac]
         return chosen
+
+
+class UplinkLinks:
+    """Reads link states: Open vSwitch's own, of other uplinks the kernel's.
+
+    :param kernel: the network interfaces of this host.
+    """
+
+    def __init__(self, kernel: links.Links) -> None:
+        self._kernel = kernel
+
+    def down(
+        self,
+        state: open_vswitch.OpenVswitch,
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> tuple[claims.ClaimedUplink, ...]:
+        """Return those uplinks whose links are down.
+
+        An uplink that neither Open vSwitch nor the kernel knows is not among
+        them.
+
+        :param state: the database of the host's Open vSwitch.
+        """
+        return tuple(one for one in uplinks if not self._is_up(state, one.nic))
+
+    def _is_up(self, state: open_vswitch.OpenVswitch, nic: str) -> bool:
+        port = state.port.get(nic)
+        if port is not None:
+            # A bond passes packets as long as one member does.
+            return any(one.link_up for one in port.interfaces)
+        port = state.port_of.get(nic)
+        if port is not None:
+            return any(
+                one.link_up for one in port.interfaces if one.name == nic
+            )
+        link = self._kernel.link(nic)
+        return link is None or link.up
 
 
 def answered(

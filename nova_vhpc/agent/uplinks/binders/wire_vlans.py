@@ -15,7 +15,7 @@ from collections.abc import Mapping, Set
 
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import bond_member, bond_table
+from nova_vhpc.agent.uplinks.binders import bond_table
 from nova_vhpc.topology import open_vswitch
 
 SILENCE_S = 60.0
@@ -68,7 +68,7 @@ class WireVlans:
         sought: SoughtVlan,
         port: open_vswitch.Port | None,
         uplink: claims.ClaimedUplink,
-        member: bond_member.BondMember,
+        member: bond_table.BondMember,
         macs: Set[str],
     ) -> int | None:
         """Find the VLAN of a NIC, and keep it in ``sought``.
@@ -90,7 +90,7 @@ class WireVlans:
     def _seen(
         self,
         sought: SoughtVlan,
-        member: bond_member.BondMember,
+        member: bond_table.BondMember,
         macs: Set[str],
     ) -> int | None:
         max_age_s = 0 if sought.vlan is None else CHECK_S
@@ -155,7 +155,7 @@ def _vlans(
 def _recorded(
     port: open_vswitch.Port | None,
     uplink: claims.ClaimedUplink,
-    member: bond_member.BondMember,
+    member: bond_table.BondMember,
     host: str,
 ) -> int | None:
     """Return the VLAN that Neutron's Open vSwitch agent has recorded.

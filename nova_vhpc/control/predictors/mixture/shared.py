@@ -1,8 +1,12 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the adaptive predictors of a virtual cluster's members share."""
+"""What the adaptive predictors of a virtual cluster's members share.
 
+The experts of each member, but for GPHT, learn here for all.
+"""
+
+from nova_vhpc.control.predictors import base, gpht
 from nova_vhpc.control.predictors.mixture import change_bias, nearest_history
 
 _MEMORY = 0.98
@@ -155,3 +159,44 @@ class SharedLearning:
             self._members -= gone
             self.share = 1.0 / len(self)
             self.nearest_history.remove_members(gone)
+
+
+class GphtExpert:
+    """GPHT as an expert: its prediction and how probable that is.
+
+    The probability is the share of predictions that came true. It is
+    counted apart for predictions of staying and of a change, because these
+    differ most; each begins at one half.
+
+    :ivar expected: predicted state.
+    :ivar trust: probability of ``expected``, 0 to 1.
+    """
+
+    __slots__ = (
+        '_counts',
+        '_gpht',
+        '_of_changes',
+        '_of_stays',
+        'expected',
+        'trust',
+    )
+
+    def __init__(self) -> None:
+        self._gpht = gpht.GphtPredictor()
+        # Predictions made and predictions that came true.
+        self._of_stays = [2, 1]
+        self._of_changes = [2, 1]
+        self._counts = self._of_stays
+        self.expected = base.IDLE_STATE
+        self.trust = 0.5
+
+    def observe(self, state: int) -> None:
+        """Count whether the prediction came true and make the next one."""
+        counts = self._counts
+        counts[0] += 1
+        if state == self.expected:
+            counts[1] += 1
+        self.expected = expected = self._gpht.learn(state)
+        counts = self._of_stays if expected == state else self._of_changes
+        self._counts = counts
+        self.trust = counts[1] / counts[0]

@@ -19,10 +19,10 @@ import libvirt
 
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.tests.functional.agent import guests
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 LIVE = guests.LIVE
 OWN_QUOTA = guests.OWN_QUOTA
-PATIENCE_S = 120.0
 
 everything = guests.everything
 in_kernel = guests.in_kernel
@@ -134,7 +134,7 @@ class AgentTestCase(guests.GuestTestCase):
     def restore(self) -> int:
         """Run ``nova-vhpc-agent --restore``, and return its exit status."""
         process = self.spawn('--restore')
-        process.join(300)
+        process.join(PATIENCE_S)
         code: int = process.exitcode
         return code
 
@@ -161,23 +161,29 @@ class AgentTestCase(guests.GuestTestCase):
             line for line in self.log.read_text().splitlines() if text in line
         ]
 
-    def wait_for(
-        self,
-        condition: Callable[[], Any],
-        what: str,
-        patience_s: float = PATIENCE_S,
-    ) -> Any:
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         """Wait until a condition is true, and return its value.
 
         :param what: what is waited for, in the words of the failure.
         """
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             value = condition()
             if value:
                 return value
             time.sleep(0.02)
         self.fail(f'timeout while waiting for {what}')
+
+    def wait_for_ticks(self, count: int) -> None:
+        """Wait until the agent has ticked some more times.
+
+        What it would do wrongly it would have done by then, also where it
+        gets little CPU time.
+        """
+        last = self.status()['agent']['ticks'] + count
+        self.wait_for(
+            lambda: self.status()['agent']['ticks'] >= last, f'{count} ticks'
+        )
 
     def wait_for_write(self, domain: libvirt.virDomain) -> None:
         """Wait until the agent has written to a domain."""

@@ -25,14 +25,14 @@ from nova_vhpc.agent.uplinks import (
 )
 from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
-    binder_set,
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain, lab
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class Guest:
@@ -132,8 +132,8 @@ class BindingAgent(abc.ABC):
         self.physnets: dict[int, tuple[str, ...]] = {}
         self.ovsdb = connection.Ovsdb(host.socket)
         self.ovsdb.start()
-        assert self.ovsdb.wait(lab.PATIENCE_S)
-        binders = binder_set.BinderSet([self.make_binder()])
+        assert self.ovsdb.wait(PATIENCE_S)
+        binders = binder_base.BinderSet([self.make_binder()])
         self.binder = binder.UplinkBinder(
             binders,
             lambda: dict(self.guests),
@@ -195,12 +195,12 @@ class Agent(BindingAgent):
         super().__init__(host, enabled)
 
     def make_binder(self) -> encap_ip.EncapIpBinder:
-        self.journal = encap_ip_journal.EncapIpJournal(self._state)
+        self.journal = encap_ip_writer.EncapIpJournal(self._state)
         self.encap_ips = encap_ip.EncapIpBinder(
             self.ovsdb,
             self.journal,
             self.host.name,
-            uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+            guest_ports.UplinkLinks(links.Links(pathlib.Path('/sys'))),
             lambda: False,
         )
         return self.encap_ips
@@ -280,12 +280,13 @@ class EncapIpTestCase(base.BaseTestCase):
             self.addCleanup(agent.binder.stop)
         return agent
 
-    def wait_for_encap_ip(
-        self, guest: Guest, encap_ip: str, patience_s: float = lab.PATIENCE_S
-    ) -> None:
+    def wait_for_answer(self, source: Guest, target: Guest) -> None:
+        """Wait until a guest reaches another one."""
+        lab.wait_for(lambda: not source.ping(target, 1), 'the first answer')
+
+    def wait_for_encap_ip(self, guest: Guest, encap_ip: str) -> None:
         """Wait until OVN uses an encap IP for a guest's port."""
         lab.wait_for(
             lambda: self.lab.encap_of(guest.port) == encap_ip,
             f'{encap_ip} for {guest.port}',
-            patience_s,
         )

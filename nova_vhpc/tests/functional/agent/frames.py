@@ -8,7 +8,6 @@ hosts.
 """
 
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc_lab.ovn import lab
 
 PINGS = 50
 
@@ -32,12 +31,6 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         name = guest.host.name
         self.agents[name].manage(guest, rail)
         self.wait_for_encap_ip(guest, self.hosts[name].encap_ips[rail])
-
-    def wait_for_answer(
-        self, source: encap_ip.Guest, target: encap_ip.Guest
-    ) -> None:
-        """Wait until a guest reaches another one."""
-        lab.wait_for(lambda: not source.ping(target, 1), 'the first answer')
 
     def frames(
         self, source: encap_ip.Guest, target: encap_ip.Guest

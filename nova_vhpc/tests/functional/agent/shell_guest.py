@@ -20,8 +20,7 @@ from typing import Any
 
 from nova_vhpc_lab.testbed import guest as testbed_guest
 from nova_vhpc_lab.testbed import image as testbed_image
-
-PATIENCE_S = 120.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 INIT = """\
 #!/bin/sh

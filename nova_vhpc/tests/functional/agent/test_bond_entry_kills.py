@@ -19,6 +19,7 @@ from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import bond_entry as bond_entry_binder
 from nova_vhpc.tests.functional.agent import bond_entry
 from nova_vhpc_lab.ovn import domain, lab
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 KILLS = int(os.environ.get('VHPC_BOND_ENTRY_KILLS', '20'))
 SEED = 2026
@@ -40,7 +41,7 @@ def _bind_for_ever(
     """Bind a guest to one member after the other, and release it."""
     ovsdb = connection.Ovsdb(remote)
     ovsdb.start()
-    assert ovsdb.wait(lab.PATIENCE_S)
+    assert ovsdb.wait(PATIENCE_S)
     binder = bond_entry_binder.BondEntryBinder(
         ovsdb, vswitchd.Vswitchd(pathlib.Path(run_dir)), 'h1'
     )
@@ -48,7 +49,7 @@ def _bind_for_ever(
     target = domain.Domain(uuid, (mac,))
     while True:
         for uplink in uplinks:
-            assert binder.bind(target, (uplink,), None) == 1
+            assert binder.bind(claims.Claimant(target, (uplink,))) == 1
             pathlib.Path(began).touch()
         binder.restore(target)
 
@@ -98,7 +99,9 @@ class BondEntryKillsTest(bond_entry.BondEntryTestCase):
             self.assertEqual(
                 1,
                 following.entries.bind(
-                    guest.domain, (following.uplink(number % 2),), None
+                    claims.Claimant(
+                        guest.domain, (following.uplink(number % 2),)
+                    )
                 ),
             )
             following.ovsdb.stop()

@@ -9,7 +9,6 @@ import types
 
 from vif_plug_ovs.ovsdb import ovsdb_lib
 
-from nova_vhpc.agent.uplinks import binder
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc_lab.ovn import lab
 
@@ -163,9 +162,7 @@ class EncapIpTest(encap_ip.EncapIpTestCase):
         lab.wait_for(lambda: other.problem(self.target), 'the problem')
         self.target.unplug()
         self.target.plug()
-        self.wait_for_encap_ip(
-            self.target, self.host.encap_ips[1], 4 * binder.RETRY_S
-        )
+        self.wait_for_encap_ip(self.target, self.host.encap_ips[1])
 
     def test_host_with_one_encap_ip_is_refused(self) -> None:
         both = ','.join(self.host.encap_ips)
@@ -184,6 +181,4 @@ class EncapIpTest(encap_ip.EncapIpTestCase):
         lab.wait_for(lambda: agent.problem(self.target), 'the problem')
         self.assertIn(self.target.mac, agent.problem(self.target))
         self.target.plug()
-        self.wait_for_encap_ip(
-            self.target, self.host.encap_ips[1], 4 * binder.RETRY_S
-        )
+        self.wait_for_encap_ip(self.target, self.host.encap_ips[1])

@@ -79,7 +79,6 @@ class EncapIpAgentTest(binding_agent.BindingAgentCase):
         self.wait_for(
             lambda: self.status()['binding']['unsteered'].get(uuid),
             'the claim that steers nothing',
-            30,
         )
         document = self.status()
         unsteered = document['binding']['unsteered'][uuid]

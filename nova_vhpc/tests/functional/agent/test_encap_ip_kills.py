@@ -14,10 +14,11 @@ from multiprocessing import forkserver
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import encap_ip as encap_ip_binder
-from nova_vhpc.agent.uplinks.binders import encap_ip_journal, uplink_links
+from nova_vhpc.agent.uplinks.binders import encap_ip_writer, guest_ports
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain, lab
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 KILLS = int(os.environ.get('VHPC_ENCAP_IP_KILLS', '20'))
 SEED = 2026
@@ -34,19 +35,19 @@ def _bind_for_ever(
     """Bind a guest to one uplink after the other, and restore it."""
     ovsdb = connection.Ovsdb(remote)
     ovsdb.start()
-    assert ovsdb.wait(lab.PATIENCE_S)
+    assert ovsdb.wait(PATIENCE_S)
     binder = encap_ip_binder.EncapIpBinder(
         ovsdb,
-        encap_ip_journal.EncapIpJournal(state),
+        encap_ip_writer.EncapIpJournal(state),
         'h1',
-        uplink_links.UplinkLinks(links.Links(pathlib.Path('/sys'))),
+        guest_ports.UplinkLinks(links.Links(pathlib.Path('/sys'))),
         lambda: False,
     )
     target = domain.Domain(uuid, (mac,))
     while True:
         for address in encap_ips:
             uplink = claims.ClaimedUplink('bridge', 'nic', address)
-            binder.bind(target, (uplink,), None)
+            binder.bind(claims.Claimant(target, (uplink,)))
         binder.restore(target)
 
 

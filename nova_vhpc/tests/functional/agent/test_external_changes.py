@@ -140,7 +140,7 @@ class ResumeTest(ExternalChangesTestCase):
         return status, out.getvalue()
 
     def test_server_is_managed_again_until_the_agent_ends(self) -> None:
-        broker = self.useFixture(rabbitmq.RabbitMQFixture())
+        broker = self.useFixture(rabbitmq.VirtualHostFixture())
         with self.running(
             DEFAULT__transport_url=broker.url, vhpc_agent__host=HOST
         ):

@@ -100,9 +100,11 @@ class TestIdentity(base.AgentTestCase):
 
     def test_vm_without_pid_file_is_measured(self) -> None:
         domain = self.domain(PARALLEL, busy=True)
+        pid = self.pid(domain)
         pathlib.Path(
             self.daemon.run_dir, 'qemu', f'{domain.name()}.pid'
         ).unlink()
         with self.running():
             self.wait_for_period(domain)
             self.wait_for_run_time(domain)
+            self.assertEqual(pid, self.recorded_pid(domain))

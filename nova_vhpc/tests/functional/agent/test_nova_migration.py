@@ -14,7 +14,7 @@ from typing import Any
 
 import testtools
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc_lab.stack import client, host, realhosts
 
 QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
@@ -139,7 +139,7 @@ class TestNovaMigration(testtools.TestCase):
         self.assertEqual(plain, member)
         xml = self.there.virsh('dumpxml', self.member)
         self.assertNotIn('vcpupin', xml)
-        self.assertNotIn(domain_metadata.URI, xml)
+        self.assertNotIn(store.METADATA_URI, xml)
         self.assertIn('xmlns:nova=', xml)
         self.restore_with_pins_to_absent_cpus()
         self.cloud.start_agent(

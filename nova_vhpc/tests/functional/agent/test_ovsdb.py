@@ -11,6 +11,7 @@ from oslotest import base
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.tests.functional.topology import ovs_lab
 from nova_vhpc.topology import open_vswitch
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 KEY = 'encap-ip'
 
@@ -84,7 +85,7 @@ class OvsdbTest(base.BaseTestCase):
         called.clear()
         nic = self.lab.veth('n2')
         self.switch.vsctl('add-port', self.bridge, nic)
-        self.assertTrue(called.wait(60))
+        self.assertTrue(called.wait(PATIENCE_S))
         self.lab.settle(self.ovsdb)
         self.assertEqual(nic, self.interface(nic).name)
 
@@ -92,7 +93,7 @@ class OvsdbTest(base.BaseTestCase):
         called = threading.Event()
         self.ovsdb.add_listener(called.set)
         self.switch.kill_database()
-        self.assertTrue(called.wait(60))
+        self.assertTrue(called.wait(PATIENCE_S))
         self.assertFalse(self.ovsdb.connected)
 
     def test_key_is_set_and_removed_and_others_are_kept(self) -> None:

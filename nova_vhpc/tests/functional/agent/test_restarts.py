@@ -22,6 +22,7 @@ from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 RESTARTS = 10
 WRITING_S = 0.2
@@ -54,7 +55,7 @@ class TestRestarts(base.AgentTestCase):
             records,
             qemu_process.Processes(),
             sampler.Sampler([], []),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            libvirt_cputune.LibvirtCputuneActuator(conf),
             lambda: frozenset({0, 1}),
             mock.Mock(),
         )
@@ -146,7 +147,7 @@ class TestRestarts(base.AgentTestCase):
         made = self.make(foreign_changes='override')
         target = self.taken_in(made)
         made.write(target, model.CpuTune(8_000, 8_000))
-        self.assertTrue(made.executor.drain(base.PATIENCE_S))
+        self.assertTrue(made.executor.drain(PATIENCE_S))
         self.assertEqual(8_000, self.period(self.started))
         with mock.patch.object(made._events, '_enqueue'):
             self.started.destroy()
@@ -159,10 +160,10 @@ class TestRestarts(base.AgentTestCase):
             self.conn.defineXML(ElementTree.tostring(root, 'unicode'))
             self.started.create()
             before = base.everything(self.started)
-            done = made.pause()[self.uuid].result(base.PATIENCE_S)
+            done = made.pause()[self.uuid].result(PATIENCE_S)
         self.assertEqual(before, base.everything(self.started))
         self.assertEqual(restore_queue.GONE, done)
-        self.assertTrue(made.stop(base.PATIENCE_S))
+        self.assertTrue(made.stop(PATIENCE_S))
 
     def test_writes_for_old_run_do_not_stay_in_new_run(self) -> None:
         before = base.everything(self.started)
@@ -176,5 +177,5 @@ class TestRestarts(base.AgentTestCase):
             self.started.create()
             self.assertEqual(first, self.taken_in(made).original, number)
         self.ended.set()
-        self.assertTrue(made.stop(base.PATIENCE_S))
+        self.assertTrue(made.stop(PATIENCE_S))
         self.assertEqual(before, base.everything(self.started))

@@ -11,8 +11,9 @@ import time
 
 import libvirt
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -40,7 +41,7 @@ class TestRestore(base.AgentTestCase):
         self.assertEqual(before, [base.everything(d) for d in domains])
         self.assertEqual([], list((self.path / 'state/journal').iterdir()))
         for domain in domains:
-            self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
+            self.assertNotIn(store.METADATA_URI, domain.XMLDesc(0))
 
     def test_stop_restores_pins_of_hotplugged_vcpus(self) -> None:
         domain = self.domain(PARALLEL, spare_vcpus=2)
@@ -98,7 +99,7 @@ class TestRestore(base.AgentTestCase):
         process = self.start_agent()
         self.wait_for_write(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         with self.running():
             self.wait_for_write(domain)
             vm = self.vm(domain)
@@ -114,7 +115,7 @@ class TestRestore(base.AgentTestCase):
         process = self.start_agent()
         self.wait_for_write(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         return self.path / 'state/journal' / f'{domain.UUIDString()}.json'
 
     def test_truncated_record_is_replaced_by_the_metadata_copy(self) -> None:
@@ -133,7 +134,7 @@ class TestRestore(base.AgentTestCase):
         before = base.everything(domain)
         file = self.write_and_kill(domain)
         file.write_text('')
-        domain_metadata.remove(domain)
+        store.remove_metadata(domain)
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
 
@@ -156,7 +157,7 @@ class TestRestore(base.AgentTestCase):
         self.write_and_kill(domain).unlink()
         self.assertEqual(0, self.restore())
         self.assertEqual(before, base.everything(domain))
-        self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
+        self.assertNotIn(store.METADATA_URI, domain.XMLDesc(0))
 
     def test_record_of_newer_version_is_kept_and_server_restored(self) -> None:
         domain = self.domain(PARALLEL)
@@ -207,7 +208,7 @@ class TestRestore(base.AgentTestCase):
             lambda: (self.vm(domain) or {}).get('failures'), 'the refusal'
         )
         self.assertEqual(before, base.everything(domain))
-        self.assertNotIn(domain_metadata.URI, domain.XMLDesc(0))
+        self.assertNotIn(store.METADATA_URI, domain.XMLDesc(0))
         state.unlink()
         self.stop_agent(process)
 
@@ -284,9 +285,29 @@ class TestRestore(base.AgentTestCase):
         os.kill(process.pid, signal.SIGTERM)
         time.sleep(random.uniform(0, 0.05))
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertEqual(0, self.restore())
         self.assertEqual(before, [base.everything(d) for d in domains])
+
+    def test_journal_of_a_backup_gives_way_to_the_metadata(self) -> None:
+        server = self.domain(PARALLEL)
+        before = base.everything(server)
+        journal = self.path / 'state/journal'
+        file = journal / f'{server.UUIDString()}.json'
+        with self.running():
+            self.wait_for_write(server)
+            backup = file.read_bytes()
+        self.assertEqual(before, base.everything(server))
+        # The next agent journals anew what it writes, and more of it.
+        agent = self.start_agent()
+        self.wait_for_write(server)
+        agent.kill()
+        agent.join()
+        file.write_bytes(backup)
+        self.assertEqual(0, self.restore())
+        self.assertEqual(before, base.everything(server))
+        self.assertEqual([], list(journal.iterdir()))
+        self.assertEqual(1, len(self.log_lines('older than the copy')))
 
 
 def fill(path: object) -> None:

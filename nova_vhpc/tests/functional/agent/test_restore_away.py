@@ -11,18 +11,19 @@ from unittest import mock
 
 import fixtures
 
-from nova_vhpc.agent.daemon import options, restore_host, restore_nics
+from nova_vhpc.agent.daemon import options, restore_host
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain as ovn_domain
 from nova_vhpc_lab.testbed import open_vswitch
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 MAC = 'fa:16:3e:00:00:01'
 TAP = f'tap{MAC[-2:]}'
@@ -63,20 +64,19 @@ class RestoreAwayTest(base.AgentTestCase):
         ovsdb = connection.Ovsdb(self.switch.remote)
         ovsdb.start()
         self.addCleanup(ovsdb.stop)
-        self.assertTrue(ovsdb.wait(base.PATIENCE_S))
-        self.journal = encap_ip_journal.EncapIpJournal(
-            str(self.path / 'state')
-        )
+        self.assertTrue(ovsdb.wait(PATIENCE_S))
+        self.journal = encap_ip_writer.EncapIpJournal(str(self.path / 'state'))
         encap_ip.EncapIpBinder(
             ovsdb,
             self.journal,
             'h1',
-            uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+            guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
             lambda: False,
         ).bind(
-            ovn_domain.Domain(self.uuid, (MAC,)),
-            (claims.ClaimedUplink('b', 'n', ENCAP_IPS[1]),),
-            None,
+            claims.Claimant(
+                ovn_domain.Domain(self.uuid, (MAC,)),
+                (claims.ClaimedUplink('b', 'n', ENCAP_IPS[1]),),
+            )
         )
 
     def port(self) -> str:
@@ -148,7 +148,7 @@ class RestoreAwayTest(base.AgentTestCase):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         with (
             mock.patch.object(restore_host, 'CONNECT_SECONDS', 0.6),
-            mock.patch.object(restore_nics, 'OVSDB_SECONDS', 0.6),
+            mock.patch.object(restore_host, 'OVSDB_SECONDS', 0.6),
         ):
             self.assertEqual(
                 1,

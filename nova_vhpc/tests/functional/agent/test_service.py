@@ -17,6 +17,7 @@ import urllib.request
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -27,7 +28,7 @@ class TestService(base.AgentTestCase):
     def test_second_agent_exits_with_status_2(self) -> None:
         with self.running():
             second = self.spawn()
-            second.join(20)
+            second.join(PATIENCE_S)
             self.assertEqual(2, second.exitcode)
             lines = self.log_lines('another nova-vhpc-agent')
             self.assertEqual(1, len(lines))
@@ -43,7 +44,7 @@ class TestService(base.AgentTestCase):
                 state_path=self.path / 'state2', run_path=self.path / 'run2'
             )
             second = self.spawn()
-            second.join(60)
+            second.join(PATIENCE_S)
             self.assertEqual(2, second.exitcode)
             self.assertEqual(2, self.restore())
             lines = self.log_lines('uses the same libvirt; stop it first')
@@ -57,7 +58,7 @@ class TestService(base.AgentTestCase):
             ours = base.everything(domain)
             shutil.rmtree(self.path / 'run')
             second = self.spawn()
-            second.join(20)
+            second.join(PATIENCE_S)
             self.assertEqual(2, second.exitcode)
             self.assertEqual(2, self.restore())
             self.assertEqual(2, len(self.log_lines('stop it first')))
@@ -78,7 +79,7 @@ class TestService(base.AgentTestCase):
             self.log.unlink(missing_ok=True)
             self.configure(**options)
             process = self.spawn()
-            process.join(20)
+            process.join(PATIENCE_S)
             self.assertEqual(2, process.exitcode, options)
             lines = self.log.read_text().strip().splitlines()
             line = lines[-1]
@@ -107,24 +108,6 @@ class TestService(base.AgentTestCase):
         self.wait_for(lambda: self.log_lines('not reloaded'), 'SIGHUP')
         self.assertEqual(0, self.stop_agent(process))
 
-    def test_sigusr2_logs_a_report_with_the_live_plan(self) -> None:
-        domain = self.domain(PARALLEL)
-        process = self.start_agent()
-        self.wait_for_write(domain)
-        os.kill(process.pid, signal.SIGUSR2)
-        self.wait_for(
-            lambda: self.log_lines('nova-vhpc Configuration'), 'the report'
-        )
-        text = self.wait_for(
-            lambda: (
-                domain.name() in self.log.read_text().split('Live Plan')[-1]
-                and self.log.read_text()
-            ),
-            'the plan in the report',
-        )
-        self.assertIn('slice_us', text)
-        self.assertEqual(0, self.stop_agent(process))
-
     def test_systemd_gets_ready_watchdog_and_stopping(self) -> None:
         path = str(self.path / 'notify')
         server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -142,7 +125,7 @@ class TestService(base.AgentTestCase):
         last = b''
         while last != b'STOPPING=1':
             last = server.recv(100)
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertEqual(0, process.exitcode)
 
     def test_metrics_port_serves_server_and_host_metrics(self) -> None:

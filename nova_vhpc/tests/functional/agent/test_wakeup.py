@@ -7,7 +7,7 @@ import threading
 
 import libvirt
 
-from nova_vhpc.agent.libvirt import connection, wakeup
+from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.tests.functional.agent import base, test_trouble
 
 CALLS = 30
@@ -36,7 +36,7 @@ class TestWakeup(base.AgentTestCase):
         held.start()
         self.addCleanup(held.join)
         self.addCleanup(cure)
-        wakeup.ConnectionWakeup(lambda: conn, held.is_alive).wake()
+        connection.ConnectionWakeup(lambda: conn, held.is_alive).wake()
         for number in range(CALLS):
             other_domain = conn.lookupByUUIDString(other.UUIDString())
             other_domain.setSchedulerParametersFlags(period, base.LIVE)

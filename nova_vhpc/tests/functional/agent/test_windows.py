@@ -16,9 +16,10 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.libvirt import migration
+from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.linux import cgroup, qemu_process
 from nova_vhpc.tests.functional.agent import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 PARALLEL = {'vhpc:workload': 'parallel'}
 
@@ -46,7 +47,6 @@ class TestWindows(base.AgentTestCase):
         self.wait_for(
             lambda: self.status().get('windows', {}).get('writes'),
             'windows',
-            180,
         )
         return process
 
@@ -85,7 +85,7 @@ class TestWindows(base.AgentTestCase):
     def test_weights_are_restored_at_stop(self) -> None:
         process = self.start_windows()
         # Our own writes must not be taken for somebody else's.
-        time.sleep(2)
+        self.wait_for_ticks(20)
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
@@ -120,7 +120,7 @@ class TestWindows(base.AgentTestCase):
             'one to be idle',
         )
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertEqual(0, self.restore())
         self.assertEqual(self.before, self.everything())
 
@@ -143,7 +143,7 @@ class TestWindows(base.AgentTestCase):
             self.wait_for(
                 lambda one=domain: '<shares>' in one.XMLDesc(), 'its shares'
             )
-        time.sleep(2)
+        self.wait_for_ticks(20)
         self.assertEqual(0, self.status()['agent']['foreign_changes'])
         self.assertEqual(0, self.stop_agent(process))
         self.assertEqual(self.before, self.everything())
@@ -157,7 +157,7 @@ class TestWindows(base.AgentTestCase):
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
-        time.sleep(1)
+        self.wait_for_ticks(10)
         for domain in self.domains:
             path = self.weight_file(domain)
             for _ in range(2):
@@ -181,7 +181,7 @@ class TestWindows(base.AgentTestCase):
                 ),
                 'a moment in which it is not idle',
             )
-        time.sleep(1)
+        self.wait_for_ticks(10)
         for domain in self.domains:
             self.assertEqual([], self.vm(domain)['released'])
             self.wait_for_windows(domain)
@@ -207,7 +207,7 @@ class TestWindows(base.AgentTestCase):
                 lambda one=domain: self.vm(one)['released'] == ['cpu_shares'],
                 'it to be noticed',
             )
-        time.sleep(0.5)
+        self.wait_for_ticks(5)
         self.assertEqual([3000, 3001], [self.shares(d) for d in self.domains])
         self.assertEqual(0, self.stop_agent(process))
         for number, (was, now) in enumerate(
@@ -219,7 +219,7 @@ class TestWindows(base.AgentTestCase):
     def test_restore_after_a_kill_keeps_external_values(self) -> None:
         process = self.start_windows()
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.domains[0].setSchedulerParametersFlags(
             {'vcpu_quota': 70_000}, base.LIVE
         )
@@ -247,7 +247,7 @@ class TestWindows(base.AgentTestCase):
                 lambda one=domain: '<shares>' in one.XMLDesc(), 'its shares'
             )
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         told = []
         for was, domain in zip(self.before, self.domains, strict=True):
             told.append(f'<shares>{was[0]["cpu_shares"]}</shares>')
@@ -274,7 +274,7 @@ class TestWindows(base.AgentTestCase):
 
         def begun() -> bool:
             try:
-                return migration.leaves(domain)
+                return connection.is_leaving(domain)
             except libvirt.libvirtError as error:
                 # As long as a QEMU that is starved does not answer it.
                 late = libvirt.VIR_ERR_OPERATION_TIMEOUT
@@ -298,7 +298,7 @@ class TestWindows(base.AgentTestCase):
         for domain in self.domains:
             self.wait_for_windows(domain)
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         self.assertNotEqual(own, int(path.read_text()))
         job, end = self.send_away(leaving)
         restore = threading.Thread(target=self.restore)

@@ -11,6 +11,7 @@ from nova.tests import fixtures as nova_fixtures
 
 from nova_vhpc.agent.clusters import groups, nova
 from nova_vhpc.tests.functional.clusters import cloud
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 UNKNOWN = '11111111-2222-3333-4444-555555555555'
 
@@ -18,7 +19,7 @@ UNKNOWN = '11111111-2222-3333-4444-555555555555'
 class GroupsTest(cloud.CloudCase):
     def wait_for(self, what: Callable[[], object]) -> None:
         """Wait until a condition is true."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         while not what():
             self.assertLess(time.monotonic(), end, 'it never came true')
             time.sleep(0.02)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 
 import fixtures
 
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
+
 TOP = pathlib.Path(__file__).parents[4]
 
 BOOT_S = 180.0
@@ -171,7 +173,7 @@ class Container(fixtures.Fixture):
             for hierarchy in pathlib.Path('/sys/fs/cgroup').iterdir()
             for path in hierarchy.rglob(self._name)
         ]
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + PATIENCE_S
         for group in own:
             for path in [*sorted(group.rglob('*/'), reverse=True), group]:
                 while path.is_dir():

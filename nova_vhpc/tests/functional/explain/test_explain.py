@@ -7,14 +7,30 @@
 import collections
 import contextlib
 import io
+import itertools
 import json
 
 import fixtures
 
 from nova_vhpc.cmd import explain as command
 from nova_vhpc.flavor import recipes
+from nova_vhpc.tests import long
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, devices
+
+COMBINATIONS = tuple(
+    itertools.product(
+        ('shared', 'multiple-shared'), ('none', 'isolate'), (1, 2, 4)
+    )
+)
+"""Networks, group policies and numbers of devices."""
+
+PAIRWISE = (
+    *(('shared', 'none', 1), ('multiple-shared', 'isolate', 1)),
+    *(('shared', 'isolate', 2), ('multiple-shared', 'none', 2)),
+    *(('shared', 'none', 4), ('multiple-shared', 'isolate', 4)),
+)
+"""The half of them that has each pair of values."""
 
 
 def exit_code(document):
@@ -258,11 +274,9 @@ class DevicesTest(base.SchedulerTestCase):
             self.publish(
                 host, base.shared('br1', 'eth1'), base.shared('br2', 'eth2')
             )
-        for network in ('shared', 'multiple-shared'):
-            for policy in ('none', 'isolate'):
-                for devices_ in (1, 2, 4):
-                    with self.subTest(network, policy=policy, count=devices_):
-                        self.check(network, policy, devices_)
+        for network, policy, count in long.long(PAIRWISE, COMBINATIONS):
+            with self.subTest(network, policy=policy, count=count):
+                self.check(network, policy, count)
 
     def check(self, network, policy, count):
         """Explain a server with devices of one physical function; boot it."""

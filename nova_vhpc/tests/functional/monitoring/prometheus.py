@@ -16,8 +16,7 @@ import fixtures
 import yaml
 
 from nova_vhpc_lab.stack import cloud
-
-PATIENCE_S = 120.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class Prometheus(fixtures.Fixture):
@@ -63,7 +62,7 @@ class Prometheus(fixtures.Fixture):
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
-        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.wait, PATIENCE_S)
         self.addCleanup(process.kill)
         end_s = time.monotonic() + PATIENCE_S
         while not self._is_ready():

@@ -16,7 +16,7 @@ COUNT = 2500
 """Messages of each kind."""
 
 
-class FloodTest(test_rabbitmq.RabbitMQTestCase):
+class FloodTest(test_rabbitmq.OwnBrokerTestCase):
     def test_hosts_decide_on_while_the_broker_is_flooded_or_blocked(
         self,
     ) -> None:
@@ -36,7 +36,7 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
         flooding = subprocess.Popen(
             [
                 *(sys.executable, '-m', flood.__name__),
-                *(self.broker.url, str(COUNT)),
+                *(self.url, str(COUNT)),
             ],
             stdin=subprocess.DEVNULL,
         )
@@ -50,7 +50,7 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
         self.assertEqual(0, flooding.returncode)
         a.say(c1=IO)
         begin = time.monotonic()
-        self.wait_for(lambda: b.io('c1'), 120)
+        self.wait_for(lambda: b.io('c1'))
         grown = self.rss_mib() - before
         print(
             f'flood of {COUNT * len(flood.KINDS)} messages: at most {most} '
@@ -82,7 +82,7 @@ class FloodTest(test_rabbitmq.RabbitMQTestCase):
         self.assertLessEqual(a.phase_exchange.status()['sent'], sent + 1)
         self.wait_for(lambda: not b.io('c1'))
         self.broker.ctl('set_vm_memory_high_watermark', '0.4')
-        self.wait_for(lambda: b.io('c1'), 120)
+        self.wait_for(lambda: b.io('c1'))
         self.wait_for_both('up', a, b)
         logged = self.count('The message bus is away') - logged_before
         self.assertLessEqual(logged, 2)

@@ -17,7 +17,7 @@ class GoneExchangeTest(test_rabbitmq.RabbitMQTestCase):
     def test_message_after_one_to_nobody_is_sent(self) -> None:
         member = self.agent('a').start(c1=test_rabbitmq.QUIET)
         self.wait_for(lambda: member.listens('c1'))
-        rpc = transport.get_transport(agents.make_conf(self.broker.url))
+        rpc = transport.get_transport(agents.make_conf(self.url))
         self.addCleanup(rpc.cleanup)
         sender = threading.Thread(target=self.send, args=(rpc,), daemon=True)
         sender.start()

@@ -7,9 +7,7 @@
 import importlib
 from typing import Any
 
-from nova_vhpc.agent.clusters import bus, protocol
-from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc import control
 from nova_vhpc.tests.functional.phase_exchange import test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 from nova_vhpc_lab.testbed import rabbitmq
@@ -32,59 +30,7 @@ CTL_S = 2 * rabbitmq.CTL_S
 """Longest time until ``rabbitmqctl`` shows what has happened."""
 
 
-class OldAgent:
-    """Listens and sends as agents did before, with durable queues."""
-
-    def __init__(self, url: str, host: str) -> None:
-        self.heard: set[str] = set()
-        self._host = host
-        conf = agents.make_conf(url)
-        transport.register_unregistered_opts(conf)
-        conf.set_override('amqp_durable_queues', True, 'oslo_messaging_rabbit')
-        messaging.set_transport_defaults('nova_vhpc')
-        self._transport = messaging.get_rpc_transport(conf)
-        self._servers = [
-            messaging.get_rpc_server(
-                self._transport,
-                messaging.Target(topic=topic, server=host),
-                [endpoint],
-                access_policy=messaging.DefaultRPCAccessPolicy,
-            )
-            for topic, endpoint in (
-                (bus.topic('c1'), bus._Endpoint(self._hear)),
-                (control.TOPIC, control._Endpoint(agents.FakeControl())),
-            )
-        ]
-        self._seq = 0
-
-    def start(self) -> None:
-        for server in self._servers:
-            server.start()
-
-    def say_io(self, cluster: str) -> None:
-        self._seq += 1
-        client = messaging.get_rpc_client(
-            self._transport,
-            messaging.Target(namespace=bus.NAMESPACE, version='1.0'),
-        )
-        message = protocol.Message(
-            cluster, self._host, 1, self._seq, IO, 6_000_000
-        )
-        client.prepare(topic=bus.topic(cluster), fanout=True).cast(
-            {}, 'phase', **bus.encode(message)
-        )
-
-    def stop(self) -> None:
-        for server in self._servers:
-            server.stop()
-            server.wait()
-        self._transport.cleanup()
-
-    def _hear(self, message: protocol.Message) -> None:
-        self.heard.add(message.host)
-
-
-class QueueTest(test_rabbitmq.RabbitMQTestCase):
+class QueueTest(test_rabbitmq.OwnBrokerTestCase):
     """Starting a broker takes most of the time, so one serves all."""
 
     def agent_with(
@@ -135,19 +81,19 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
     def test_any_number_of_clusters_takes_one_connection(self) -> None:
         """A tenant decides how many there are, and for how long."""
         agent = self.agent('a').start(c1=QUIET)
-        self.wait_for(lambda: agent.listens('c1'), 120)
+        self.wait_for(lambda: agent.listens('c1'))
         self.wait_for_state('up', agent)
         one = self.connections()
         many = {f'c{number}': QUIET for number in range(200)}
         agent.say(**many)
-        self.wait_for(lambda: agent.listens('c199'), 120)
+        self.wait_for(lambda: agent.listens('c199'))
         listening = agent.phase_exchange.status()['listening']
         self.assertEqual(sorted(many), listening)
         # The connection that was replaced ends after some seconds.
         self.wait_for(lambda: self.connections() <= one, CTL_S)
 
         agent.say(new=QUIET)
-        self.wait_for(lambda: agent.listens('new'), 120)
+        self.wait_for(lambda: agent.listens('new'))
         self.wait_for(
             lambda: 'vhpc.peers.c199_fanout' not in self.exchanges(), CTL_S
         )
@@ -158,30 +104,6 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         rows = self.broker.ctl('list_connections', 'pid', '--no-table-headers')
         return len(rows.splitlines())
 
-    def test_agent_of_the_version_before(self) -> None:
-        """It used oslo.messaging's own queues, on the same exchanges."""
-        old = OldAgent(self.broker.url, 'old')
-        old.start()
-        new = self.agent('new').start(c1=IO)
-        self.wait_for(lambda: 'new' in old.heard, 120)
-        self.assertFalse(new.io('none'))
-        new.say(c1=QUIET)
-        self.wait_for(lambda: new.listens('c1'), 120)
-        self.wait_for(lambda: old.say_io('c1') or new.io('c1'), 120)
-        client = control.ControlClient(
-            agents.make_conf(self.broker.url, call_timeout=60.0)
-        )
-        self.addCleanup(client.close)
-        for host in ('old', 'new'):
-            self.assertEqual({'vms': ['x']}, client.call(host, 'status'))
-
-        # The same host after an upgrade: nothing may fill up.
-        old.stop()
-        self.assertIn('vhpc.control.old', str(self.queues()))
-        upgraded = self.agent('old').start()
-        self.wait_for_state('up', upgraded)
-        self.assertNotIn('vhpc.control.old', str(self.queues()))
-
     def test_refused_setting_is_named_in_the_status(self) -> None:
         agent = self.agent_with('a', {'rabbit_stream_fanout': True}).start()
         self.wait_for(
@@ -189,7 +111,6 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
                 'rabbit_transient_quorum_queue'
                 in agent.phase_exchange.status()['detail']
             ),
-            120,
         )
 
     def check_setting(self, rabbit: dict[str, object], left: set[str]) -> None:
@@ -197,11 +118,11 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         a = self.agent_with('a', rabbit).start(c1=QUIET, c2=QUIET)
         b = self.agent_with('b', rabbit).start(c1=QUIET)
         for agent in (a, b):
-            self.wait_for(lambda agent=agent: agent.listens('c1'), 120)
+            self.wait_for(lambda agent=agent: agent.listens('c1'))
             self.wait_for_state('up', agent)
         a.say(c1=IO, c2=QUIET)
-        self.wait_for(lambda: b.io('c1'), 120)
-        conf = agents.make_conf(self.broker.url, call_timeout=60.0)
+        self.wait_for(lambda: b.io('c1'))
+        conf = agents.make_conf(self.url, call_timeout=60.0)
         for name, value in rabbit.items():
             conf.set_override(name, value, 'oslo_messaging_rabbit')
         client = control.ControlClient(conf)
@@ -220,7 +141,7 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
         )
         # An agent that is gone, and the product.
         a.stop()
-        self.wait_for(lambda: not b.io('c1'), 120)
+        self.wait_for(lambda: not b.io('c1'))
         b.stop()
         client.close()
         self.wait_for(lambda: not self.queues(), CTL_S)
@@ -233,6 +154,4 @@ class QueueTest(test_rabbitmq.RabbitMQTestCase):
             connection.channel().exchange_delete('nova_vhpc')
 
     def connection(self) -> Any:
-        return kombu.Connection(
-            self.broker.url.replace('rabbit://', 'amqp://') + '/'
-        )
+        return kombu.Connection(self.url.replace('rabbit://', 'amqp://') + '/')

@@ -11,6 +11,7 @@ from nova_vhpc.control.model import GangDemand
 from nova_vhpc.control.slots import frame
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class SlotsTest(base.BaseTestCase):
@@ -64,7 +65,7 @@ class SlotsTest(base.BaseTestCase):
         self.assertEqual(both, {**a.phase_exchange.slots.table()})
         self.broker.start()
         self.demand(a, 'prs')
-        self.assertTrue(agents.wait_for(lambda: self.agree(a, b), 120))
+        self.assertTrue(agents.wait_for(lambda: self.agree(a, b), PATIENCE_S))
         self.assertTrue(
             agents.wait_for(
                 lambda: self.slots(a)['clock_offset_us'] is not None, 60

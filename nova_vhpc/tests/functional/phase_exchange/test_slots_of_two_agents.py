@@ -25,10 +25,10 @@ from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import Host
 from nova_vhpc_lab.testbed import spinner
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
-PATIENCE_S = 240.0
 SAMPLES = 400
 SAMPLE_S = 0.01
 
@@ -42,7 +42,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
         # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-sl-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        self.url = self.useFixture(rabbitmq.VirtualHostFixture()).url
         kernel = spinner.build(root)
         self.hosts = [self.host(f'slots-{name}', root) for name in 'ab']
         self.members = []
@@ -51,7 +51,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
             self.members.append(host.start_guest('member', MEMBER, **how))
             host.start_guest('server', {}, **how)
             host.start_agent(
-                self.broker.url,
+                self.url,
                 vhpc_agent={'cpu_shared_set': cpu},
                 vhpc_control={
                     'slice_policy': 'gang',

@@ -18,11 +18,11 @@ import libvirt
 from nova_vhpc.cmd import top
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 CLUSTER = 'weather'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 PLAIN = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 120.0
 
 
 class TopTest(hosts_case.HostsTestCase):
@@ -32,7 +32,7 @@ class TopTest(hosts_case.HostsTestCase):
         # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-tp-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        broker = self.useFixture(rabbitmq.VirtualHostFixture())
         self.a = self.host('top-a', root)
         self.b = self.host('top-b', root)
         for host in (self.a, self.b):

@@ -26,12 +26,12 @@ from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import bridges, hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host
 from nova_vhpc_lab.testbed.image import build_image
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 CLUSTER = 'spanning'
 MEMBER = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
 PLAIN = {'vhpc:workload': 'parallel'}
-PATIENCE_S = 60.0
 MOVES = 12
 
 
@@ -54,7 +54,7 @@ class TwoAgentsTest(hosts_case.HostsTestCase):
         # Outside of the test's directory, because socket paths must be short.
         root = pathlib.Path(tempfile.mkdtemp(prefix='nv-ta-', dir='/tmp'))
         self.addCleanup(shutil.rmtree, root, ignore_errors=True)
-        self.broker = self.useFixture(rabbitmq.RabbitMQFixture()).broker
+        self.url = self.useFixture(rabbitmq.VirtualHostFixture()).url
         self.wires = bridges.Bridges(f't{os.getpid() % 1_000_000}', 1)
         self.addCleanup(self.wires.remove)
         self.wires.make()
@@ -98,7 +98,7 @@ class TwoAgentsTest(hosts_case.HostsTestCase):
     def test_members_on_both_hosts_change_pools_together(self) -> None:
         for host in (self.a, self.b):
             host.start_agent(
-                self.broker.url,
+                self.url,
                 vhpc_control={
                     'slice_policy': 'none',
                     'pinning_policy': 'io_pool',

@@ -23,6 +23,7 @@ from nova.scheduler import rpcapi
 from oslo_utils import uuidutils
 
 from nova_vhpc.flavor import recipes
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 SPECS = recipes.recipe({'workload': 'parallel', 'network': 'separate'})
 
@@ -71,7 +72,7 @@ def main():
         if number < at_once:
             # The first requests start together, so that all find the same
             # uplinks free.
-            together.wait(60)
+            together.wait(PATIENCE_S)
         try:
             ((selection, *_),) = scheduler.select_destinations(
                 user, spec(user, uuid), [uuid], return_objects=True

@@ -8,8 +8,7 @@ from unittest import mock
 
 from nova_vhpc.scheduler.sources import nova_db
 from nova_vhpc.tests.functional.scheduler import base
-
-PATIENCE_S = 30.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class LifecycleTest(base.SchedulerTestCase):
@@ -113,7 +112,7 @@ class LifecycleTest(base.SchedulerTestCase):
         self.assert_claims(0, 1)
 
 
-class MovedMemberTest(base.SchedulerTestCase):
+class MovedMemberCase(base.SchedulerTestCase):
     """A whole cluster is on one host; the host near it has one uplink only."""
 
     # Switch, rack and hosts.
@@ -144,6 +143,8 @@ class MovedMemberTest(base.SchedulerTestCase):
         self.publish('near', uplinks[0])
         self.publish('far', *uplinks)
 
+
+class MovedMemberTest(MovedMemberCase):
     def test_live_migrated_member_goes_near_its_peers(self):
         server = self._live_migrate(self.servers[0], 'completed')
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
@@ -165,6 +166,20 @@ class MovedMemberTest(base.SchedulerTestCase):
         self.api.put_service_force_down(service.uuid, True)
         servers = [self._evacuate_server(server) for server in self.servers]
         self.assertEqual(['far'] * 3, self.hosts_of(servers))
+
+
+class MovedMemberOfAFullSwitchTest(MovedMemberTest):
+    """No host at the peers' switch has capacity; one in their rack has."""
+
+    fabric = (
+        ('s1', 'r1', ('full',)),
+        ('s2', 'r2', ('far',)),
+        ('s3', 'r1', ('near',)),
+    )
+
+
+class LeftHostTest(MovedMemberCase):
+    """Members that leave a host which takes none of them."""
 
     def test_members_migrated_off_a_disabled_host_end_on_one_host(self):
         """Each is planned with its peers, which leave the host, too."""
@@ -199,13 +214,3 @@ class MovedMemberTest(base.SchedulerTestCase):
             server = self._evacuate_server(self.servers[0])
         self.assertEqual([({'full'}, {server['id']: 'far'})], locations)
         self.assertEqual({}, nova_db.move_destinations(cell, 'full'))
-
-
-class MovedMemberOfAFullSwitchTest(MovedMemberTest):
-    """No host at the peers' switch has capacity; one in their rack has."""
-
-    fabric = (
-        ('s1', 'r1', ('full',)),
-        ('s2', 'r2', ('far',)),
-        ('s3', 'r1', ('near',)),
-    )

@@ -11,6 +11,7 @@ from nova.virt import fake
 
 from nova_vhpc.scheduler.sources import uplink_cache
 from nova_vhpc.tests.functional.scheduler import base
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class PlanTest(base.SchedulerTestCase):
@@ -83,7 +84,7 @@ class PlanTest(base.SchedulerTestCase):
         spawn = fake.FakeDriver.spawn
 
         def slow(driver, *args, **kwargs):
-            started.wait(60)
+            started.wait(PATIENCE_S)
             return spawn(driver, *args, **kwargs)
 
         self.useFixture(

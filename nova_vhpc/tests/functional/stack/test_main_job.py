@@ -51,14 +51,12 @@ class TestMainJob(testtools.TestCase):
         cls.stage.wait(
             'progress on all consoles',
             lambda: all(map(cls._progress, cls.uuids)),
-            scenario.BOOT_S,
         )
         cls.stage.wait(
             'addresses of all members',
             lambda: all(
                 cls.stage.console(uuid).address() for uuid in cls.members
             ),
-            scenario.BOOT_S,
         )
         cls.before = cls._cputunes()
         cls.rails = {
@@ -374,7 +372,6 @@ class TestMainJob(testtools.TestCase):
                     self.stage.vms()[uuid]['phase'] == 'io'
                     for uuid in self.members
                 ),
-                90,
             )
         vms = self.stage.vms()
         self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)

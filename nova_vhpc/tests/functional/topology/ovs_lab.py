@@ -13,8 +13,7 @@ import pyroute2
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.tests.functional.topology import links
 from nova_vhpc_lab.testbed import open_vswitch
-
-PATIENCE_S = 60.0
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -97,17 +97,3 @@ class DiscoveryTest(base.BaseTestCase):
         self.assertEqual((), findings.topology.uplinks)
         self.assertIn(self.shared, findings.problems[0])
         self.assertIn('nic_patterns', findings.problems[0])
-
-    def test_separate_bridge_with_two_uplinks_is_a_problem(self) -> None:
-        self.links.uplink('u3', self.own)
-        findings = self.discover(f'{self.own}:separate')
-        self.assertEqual((), findings.topology.uplinks)
-        self.assertIn('has 2 uplinks', findings.problems[0])
-
-    def test_missing_bridge_is_a_problem(self) -> None:
-        self.links.delete(self.own)
-        findings = self.discover(*self.rules())
-        self.assertEqual(
-            [self.up1], [u.nic for u in findings.topology.uplinks]
-        )
-        self.assertIn('does not exist', findings.problems[0])

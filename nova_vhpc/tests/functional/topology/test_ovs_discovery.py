@@ -111,8 +111,3 @@ class OvsDiscoveryTest(base.BaseTestCase):
         self.lab.ovn(ovn_bridge_mappings=f'hpc0:{bridge}')
         (uplink,) = self.uplinks().values()
         self.assertEqual(('dpdk0', False), (uplink.nic, uplink.up))
-
-    def test_missing_mapped_bridge_is_reported(self) -> None:
-        self.lab.ovn(ovn_bridge_mappings='hpc0:br-none')
-        (problem,) = self.discover().problems
-        self.assertIn('hpc0 is mapped to bridge br-none', problem)

@@ -143,39 +143,24 @@ class PublisherTest(PlacementCase):
             f'&required_uplink=!{model.TRAIT_EXPORTED}',
         )
 
-    def test_exported_trait_follows_the_uplink(self) -> None:
-        for exported in (True, False):
-            uplink = dataclasses.replace(A, exported=exported)
-            self.publisher.publish(topology(uplink), 77)
-            self.assertEqual(
-                exported,
-                model.TRAIT_EXPORTED in self.client.traits(self.uuid(A))[1],
-            )
-
-    def test_tunnel_trait_follows_the_encap_ip(self) -> None:
-        for encap_ip in ('10.1.0.1', None):
-            uplink = dataclasses.replace(A, encap_ip=encap_ip)
-            self.publisher.publish(topology(uplink), 77)
-            self.assertEqual(
-                encap_ip is not None,
-                model.TRAIT_TUNNEL in self.client.traits(self.uuid(A))[1],
-            )
-
-    def test_rail_trait_follows_the_rail(self) -> None:
-        for rail in ('10.1.0.0/24', 'fd00:1::/64', None):
-            uplink = dataclasses.replace(A, encap_ip='10.1.0.1', rail=rail)
-            self.publisher.publish(topology(uplink), 77)
-            traits = self.client.traits(self.uuid(A))[1]
-            self.assertEqual(rail, model.rail_of(traits))
-
-    def test_bond_trait_follows_the_bond(self) -> None:
-        for bond in ('bond0', None):
-            uplink = dataclasses.replace(A, bond=bond)
-            self.publisher.publish(topology(uplink), 77)
-            self.assertEqual(
-                bond is not None,
-                model.TRAIT_BOND in self.client.traits(self.uuid(A))[1],
-            )
+    def test_traits_follow_the_uplink(self) -> None:
+        for trait, fields in (
+            (model.TRAIT_EXPORTED, {'exported': True}),
+            (model.TRAIT_TUNNEL, {'encap_ip': '10.1.0.1'}),
+            (model.TRAIT_BOND, {'bond': 'bond0'}),
+            (model.rail_trait('10.1.0.0/24'), {'rail': '10.1.0.0/24'}),
+            (model.rail_trait('fd00:1::/64'), {'rail': 'fd00:1::/64'}),
+        ):
+            for uplink, expected in (
+                (dataclasses.replace(A, **fields), {trait}),
+                (A, set()),
+            ):
+                with self.subTest(trait=trait, expected=expected):
+                    self.publisher.publish(topology(uplink), 77)
+                    self.assertEqual(
+                        {model.TRAIT_SHARED} | expected,
+                        self.client.traits(self.uuid(A))[1],
+                    )
 
     def test_bulk_read_has_one_candidate_per_host(self) -> None:
         self.publisher.publish(topology(A, B), 77)
@@ -309,19 +294,6 @@ class PublisherTest(PlacementCase):
         self.publisher.publish(topology(other, bond), 77)
         self.assertEqual(1, self.inventory(bond, model.UPLINK)['reserved'])
         self.assertEqual(0, self.inventory(other, model.UPLINK)['reserved'])
-
-    def test_claims_of_a_vanished_nic_fill_several_nics(self) -> None:
-        self.publisher.publish(topology(A), 77)
-        guests = [self.claim(self.uuid(A)) for _ in range(3)]
-        few = dataclasses.replace(A, nic='bond0', slots=2)
-        more = dataclasses.replace(A, nic='bond1', slots=2)
-        self.publisher.publish(topology(few, more), 77)
-        self.assertEqual(2, self.inventory(few, model.UPLINK)['reserved'])
-        self.assertEqual(1, self.inventory(more, model.UPLINK)['reserved'])
-        for guest in guests:
-            self.nova('DELETE', f'/allocations/{guest}')
-        self.publisher.publish(topology(few, more), 77)
-        self.assertEqual(0, self.inventory(few, model.UPLINK)['reserved'])
 
     def test_fewer_slots_than_claims_can_be_published(self) -> None:
         self.publisher.publish(topology(A), 77)

@@ -22,6 +22,7 @@ from nova_vhpc.conf import placement as placement_opts
 from nova_vhpc.conf import topology as topology_opts
 from nova_vhpc.tests.functional.topology import links, test_publisher
 from nova_vhpc.topology import model
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class _Handler(wsgiref.simple_server.WSGIRequestHandler):
@@ -116,7 +117,7 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         return worker
 
     def wait_for(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         while not condition():
             self.assertLess(time.monotonic(), end, self.log.output)
             time.sleep(0.02)

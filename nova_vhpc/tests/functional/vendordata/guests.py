@@ -18,6 +18,7 @@ import stat
 import fixtures
 
 from nova_vhpc_lab.testbed import namespaces
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 NICS = ('management', 'shared', 'own', 'shared2')
 """Names of the networks, in the order of the guests' NICs."""
@@ -76,7 +77,9 @@ class Guests(fixtures.Fixture):
         """Return the address of a guest on a network."""
         return f'10.{NICS.index(network)}.0.{number}'
 
-    def run(self, number: int, command: str, timeout_s: float = 60.0) -> str:
+    def run(
+        self, number: int, command: str, timeout_s: float = PATIENCE_S
+    ) -> str:
         """Run a shell command in a guest; return what it prints.
 
         :raises LabError: it failed, or took too long.

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 
 import fixtures
 
-PATIENCE_S = 120.0
-"""Longest time to wait for a daemon or a job."""
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 _CONF = """\
 ClusterName=vhpc

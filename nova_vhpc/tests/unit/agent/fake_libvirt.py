@@ -8,7 +8,7 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 
 XML = """<domain type='qemu'><name>vm</name><uuid>{uuid}</uuid><metadata>
@@ -109,7 +109,7 @@ class Domain:
             vcpu=self.vcpu,
             extra=self.extra,
             pins='' if flags else vcpupins(self.pins, self.online),
-            metadata=METADATA.format(domain_metadata.URI)
+            metadata=METADATA.format(store.METADATA_URI)
             if self.metadata_xml and not flags
             else '',
         )

@@ -12,12 +12,12 @@ from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.actuators import base as actuator_base
+from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.daemon import controller_factory
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import sampler
+from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import control as control_conf
-from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.daemon import test_controller_factory
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 from nova_vhpc.tests.unit.agent.probes import test_sampler
@@ -78,34 +78,20 @@ class TestProbes(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count('a fault'))
 
 
-class TestActuators(manager_case.ManagerTestCase):
-    def make(self, **options: Any) -> Any:
-        made = super().make(**options)
-        self.faulty = types.SimpleNamespace(
-            write=lambda *args: None, undo=lambda target: None
-        )
-        actuators = (self.faulty, *made._writer._actuators)
-        made._writer._actuators = actuators
-        made._restore_queue._guest_restorer._actuators = actuators
-        return made
+class ActuatorTest(manager_case.ManagerTestCase):
+    def test_failing_write_counts_as_refused_and_is_restored(self) -> None:
+        guest = self.look()
 
-    def test_failing_write_counts_as_refused(self) -> None:
-        target = self.look()
-        self.faulty.write = fail
-        self.write(target)
-        self.assertEqual(1, target.failures.count)
-        self.faulty.write = lambda *args: None
-        self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
-        self.assert_put_back()
+        write = self.actuator.write
 
-    def test_failing_undo_does_not_prevent_the_restore(self) -> None:
-        self.write(self.look())
-        self.faulty.undo = fail
-        tried = self.manager.restore_one('u')
-        self.drain()
-        self.assertIn('a fault', tried.result(timeout=0))
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.faulty.undo = lambda target: None
+        def fail_after_write(*args: Any) -> None:
+            write(*args)
+            fail()
+
+        self.actuator.write = fail_after_write
+        self.write(guest)
+        self.assertEqual(1, guest.failures.count)
+        self.assertIn('a fault', guest.failures.problem)
         self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
         self.assert_put_back()
 
@@ -131,18 +117,26 @@ class TestStart(base.BaseTestCase):
         )
         self.assertIn('[vhpc_control]slice_policy = gang: failed: K', text)
 
-    def test_error_names_the_option_of_a_failing_actuator(self) -> None:
-        conf = types.SimpleNamespace(
-            vhpc_agent=types.SimpleNamespace(actuators=['x'])
+    def actuator(self, *names: str) -> Any:
+        conf = cfg.ConfigOpts()
+        agent_conf.register_opts(conf)
+        conf([], default_config_files=[])
+        conf.set_override('actuators', names, 'vhpc_agent')
+        return libvirt_cputune.load(conf)
+
+    def test_actuator_is_loaded_by_its_name(self) -> None:
+        self.assertIsInstance(
+            self.actuator('libvirt'), libvirt_cputune.LibvirtCputuneActuator
         )
-        for plugin in (
-            fail,
-            lambda conf: types.SimpleNamespace(check=fail),
-            lambda conf: types.SimpleNamespace(
-                check=lambda: None, limits=fail
-            ),
-        ):
-            text = self.refused(
-                lambda: actuator_base.load_actuators(conf), plugin
+
+    def test_error_names_the_allowed_actuators(self) -> None:
+        for names in (('magic',), (), ('libvirt', 'libvirt')):
+            error = self.assertRaises(
+                errors.ConfigError, self.actuator, *names
             )
+            self.assertIn('allowed: libvirt', str(error))
+
+    def test_error_names_the_option_of_a_failing_actuator(self) -> None:
+        for plugin in (fail, lambda conf: types.SimpleNamespace(limits=fail)):
+            text = self.refused(lambda: self.actuator('x'), plugin)
             self.assertIn("[vhpc_agent]actuators = 'x': failed: Key", text)

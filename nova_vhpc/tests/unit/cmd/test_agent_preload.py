@@ -15,8 +15,8 @@ from nova_vhpc.cmd import agent_preload
 
 def main():
     os.kill(os.getpid(), signal.SIGHUP)
-    from nova_vhpc.agent.daemon import signals
-    caught = signals.Signals()
+    from nova_vhpc.agent.daemon import systemd
+    caught = systemd.Signals()
     caught.catch()
     print('reload:', caught.wait())
     os.kill(os.getpid(), signal.SIGHUP)

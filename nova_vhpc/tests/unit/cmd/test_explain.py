@@ -20,7 +20,7 @@ from nova_vhpc.explain import member_ports, request_file
 from nova_vhpc.explain.cloud import pci_devices, placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import recipes, request_groups
-from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests import base
@@ -183,7 +183,7 @@ class CommandTest(base.TestCase):
         status, _, err = self.run_(path, '--config-file', str(conf))
         self.assertEqual(1, status)
         self.assertIn(str(table), err)
-        document = cost_table_file.document(cost_table.PAPER)
+        document = cost_table_file.document(cost.PAPER)
         document['local_mb_s'] = {
             row: [rate / 10 for rate in rates]
             for row, rates in document['local_mb_s'].items()

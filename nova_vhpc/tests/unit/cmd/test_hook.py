@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.tests.unit.agent.restore import test_incoming
 
 _SCRIPT = Path(__file__).parents[4] / 'etc/nova-vhpc/libvirt-qemu-hook'
@@ -64,7 +64,7 @@ class HookTest(base.BaseTestCase):
         for words in (ARRIVES, ('restore', 'begin', '-')):
             done = self.call(xml, *words)
             self.assertNotIn('vcpupin', done.stdout)
-            self.assertNotIn(domain_metadata.URI, done.stdout)
+            self.assertNotIn(store.METADATA_URI, done.stdout)
             self.assertIn(
                 'VM vm: removed the settings of another host', done.stderr
             )

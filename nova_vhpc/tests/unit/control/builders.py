@@ -9,9 +9,9 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 from nova_vhpc.control.gang import policy
 from nova_vhpc.control.pinning import balance, io_pool
-from nova_vhpc.control.pinning import none as no_pinning
+from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.control.slices import atc
-from nova_vhpc.control.slices import none as no_slices
+from nova_vhpc.control.slices import base as slices_base
 from nova_vhpc.tests.unit.control import plan_checks
 from nova_vhpc_lab.rivals import dss, fixed, vslicer
 
@@ -21,12 +21,12 @@ SLICES = (
     fixed.FixedPolicy,
     vslicer.VslicerPolicy,
     policy.GangPolicy,
-    no_slices.NonePolicy,
+    slices_base.NonePolicy,
 )
 PINNINGS = (
     io_pool.IoPoolPolicy,
     balance.BalancePolicy,
-    no_pinning.NonePolicy,
+    pinning_base.NonePolicy,
 )
 CPUS = tuple(model.Cpu(n, n // 2, n // 2, n) for n in range(4))
 ALL = frozenset(range(4))

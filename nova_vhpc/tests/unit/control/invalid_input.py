@@ -96,6 +96,7 @@ HOST: Mapping[str, st.SearchStrategy[Any]] = {
         max_quota_us=st.sampled_from([0, 20_000, 17_592_186_044_415, 10**18]),
         min_shares=st.sampled_from([-5, 2, 50_000]),
         max_shares=st.sampled_from([0, 10_000, 10**9]),
+        can_idle=st.booleans(),
     ),
     'peers': st.dictionaries(
         st.sampled_from(['x', 'y', 'z']),

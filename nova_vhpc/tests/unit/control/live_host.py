@@ -138,7 +138,8 @@ def make_setup(source: random.Random) -> Setup:
         ),
         tuple(_course(source) for _ in range(5)),
         model.ActuatorLimits(
-            effective_min_slice_us=source.choice((1_000, 4_000))
+            effective_min_slice_us=source.choice((1_000, 4_000)),
+            can_idle=True,
         ),
         source.choice((0.0, 5_000.0)),
     )

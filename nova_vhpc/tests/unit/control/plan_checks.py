@@ -64,6 +64,7 @@ class PlanTestCase(base.TestCase):
             for value in shares.values():
                 self.assertTrue(
                     limits.min_shares <= value <= limits.max_shares
+                    or (limits.can_idle and value == model.IDLE_SHARES)
                 )
 
     def check_bandwidth(

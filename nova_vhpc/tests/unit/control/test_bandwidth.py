@@ -16,25 +16,23 @@ TICK = model.ActuatorLimits(effective_min_slice_us=4_000)
 
 
 class ForSliceTest(base.TestCase):
-    def test_half_a_cpu_gets_a_period_of_two_slices(self):
-        self.assertEqual(
-            (20_000, 10_000),
-            bandwidth.for_slice(10_000, (100_000, 50_000), LIMITS),
-        )
-
-    def test_unlimited_vm_gets_a_quota_as_long_as_its_period(self):
-        self.assertEqual(
-            (10_000, 10_000),
-            bandwidth.for_slice(10_000, (100_000, -1), LIMITS),
-        )
-
-    def test_no_slice_gives_no_bandwidth(self):
-        self.assertIsNone(bandwidth.for_slice(None, (100_000, 50_000), LIMITS))
-
-    def test_slice_longer_than_original_quota_gives_no_bandwidth(self):
-        self.assertIsNone(
-            bandwidth.for_slice(20_000, (20_000, 10_000), LIMITS)
-        )
+    def test_bandwidth_of_a_slice(self):
+        for case, slice_us, original, expected in (
+            ('half a CPU', 10_000, (100_000, 50_000), (20_000, 10_000)),
+            ('unlimited', 10_000, (100_000, -1), (10_000, 10_000)),
+            ('no slice', None, (100_000, 50_000), None),
+            ('longer than the quota', 20_000, (20_000, 10_000), None),
+            # 0.4% of a CPU: a slice of 30 ms would need a period of 7.5 s.
+            ('tiny share', 2_000, (1_000_000, 4_000), (500_000, 2_000)),
+            ('share too small for it', 500, (1_000_000, 1_000), None),
+            ('quota beyond libvirt', 10_000, (100_000, 10), None),
+            ('period below libvirt', 10_000, (500, 50_000), None),
+            ('period beyond libvirt', 10_000, (2_000_000, -1), None),
+        ):
+            with self.subTest(case):
+                self.assertEqual(
+                    expected, bandwidth.for_slice(slice_us, original, LIMITS)
+                )
 
     def test_specified_slice_may_exceed_the_original_quota(self):
         self.assertEqual(
@@ -49,16 +47,6 @@ class ForSliceTest(base.TestCase):
             (8_000, 4_000), bandwidth.for_slice(300, (100_000, 50_000), TICK)
         )
 
-    def test_tiny_share_keeps_its_period_within_a_second(self):
-        # 0.4% of a CPU: a slice of 30 ms would need a period of 7.5 s.
-        self.assertEqual(
-            (500_000, 2_000),
-            bandwidth.for_slice(2_000, (1_000_000, 4_000), LIMITS),
-        )
-
-    def test_share_too_small_for_a_shorter_slice_gives_no_bandwidth(self):
-        self.assertIsNone(bandwidth.for_slice(500, (1_000_000, 1_000), LIMITS))
-
     def test_share_is_exact_if_integers_allow(self):
         # A slice of exactly 10 ms would need a period of 23333.3 us.
         period, quota = bandwidth.for_slice(10_000, (70_000, 30_000), LIMITS)
@@ -70,10 +58,6 @@ class ForSliceTest(base.TestCase):
         period, quota = bandwidth.for_slice(50_000, (100_000, 70_001), LIMITS)
         self.assertEqual(50_000, quota)
         self.assertAlmostEqual(0.70001, quota / period, places=4)
-
-    def test_original_beyond_libvirts_limits_gives_no_bandwidth(self):
-        for original in ((500, 50_000), (100_000, 10), (2_000_000, -1)):
-            self.assertIsNone(bandwidth.for_slice(10_000, original, LIMITS))
 
     @given(
         slice_us=st.integers(-10, 2_000_000),

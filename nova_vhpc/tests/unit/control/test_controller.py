@@ -9,9 +9,7 @@ from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
 from nova_vhpc.control.pinning import balance, io_pool
 from nova_vhpc.control.pinning import base as pinning_base
-from nova_vhpc.control.pinning import none as no_pinning
 from nova_vhpc.control.slices import base as slices_base
-from nova_vhpc.control.slices import none as no_slices
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control.builders import (
     ALL,
@@ -30,11 +28,11 @@ from nova_vhpc_lab.rivals import fixed
 
 class WritesTest(base.TestCase):
     def test_nothing_is_written_without_policies(self):
-        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        subject = make(slices_base.NonePolicy, pinning_base.NonePolicy)
         self.assertIsNone(subject.decide(view(vm())).vms['a'].writes)
 
     def test_period_and_quota_are_written_together(self):
-        subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+        subject = make(fixed.FixedPolicy, pinning_base.NonePolicy)
         one = vm(original=dataclasses.replace(ORIGINAL, quota_us=50_000))
         plan = subject.decide(view(one)).vms['a']
         self.assertEqual(model.CpuTune(20_000, 10_000), plan.writes)
@@ -53,7 +51,7 @@ class WritesTest(base.TestCase):
                 )
 
     def test_external_change_is_written_over(self):
-        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        subject = make(slices_base.NonePolicy, pinning_base.NonePolicy)
         one = vm(in_force=dataclasses.replace(ORIGINAL, quota_us=5_000))
         self.assertEqual(
             model.CpuTune(100_000, -1),
@@ -61,7 +59,7 @@ class WritesTest(base.TestCase):
         )
 
     def test_original_pins_are_restored_if_vm_is_no_longer_pinned(self):
-        subject = make(no_slices.NonePolicy, balance.BalancePolicy)
+        subject = make(slices_base.NonePolicy, balance.BalancePolicy)
         one = apply(vm(), subject.decide(view(vm())))
         self.assertNotEqual(ORIGINAL.vcpu_pins, one.in_force.vcpu_pins)
         general = dataclasses.replace(one, workload=model.Workload.GENERAL)
@@ -89,7 +87,7 @@ class WritesTest(base.TestCase):
             ({'original': ORIGINAL, 'in_force': ORIGINAL}, True),
         ):
             about = {'original': own, 'in_force': own, 'repin': False}
-            subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+            subject = make(fixed.FixedPolicy, pinning_base.NonePolicy)
             plan = subject.decide(view(vm(**about | changes))).vms['a']
             self.assertEqual(written, plan.writes is not None, changes)
             self.assertEqual(written, plan.slice_us is not None, changes)
@@ -99,13 +97,13 @@ class WritesTest(base.TestCase):
             ORIGINAL, vcpu_pins=(frozenset((0,)), frozenset((1,)))
         )
         for pinning in PINNINGS:
-            subject = make(no_slices.NonePolicy, pinning)
+            subject = make(slices_base.NonePolicy, pinning)
             plan = subject.decide(view(vm(repin=False, in_force=odd)))
             self.assertIsNone(plan.vms['a'].tune.vcpu_pins)
             self.assertIsNone(plan.vms['a'].writes)
 
     def test_no_slice_is_written_if_original_quota_is_unknown(self):
-        subject = make(fixed.FixedPolicy, no_pinning.NonePolicy)
+        subject = make(fixed.FixedPolicy, pinning_base.NonePolicy)
         one = vm(original=model.CpuTune())
         for tick in range(3):
             plan = subject.decide(view(one, tick=tick))
@@ -131,13 +129,13 @@ class WritesTest(base.TestCase):
         tiny = dataclasses.replace(
             ORIGINAL, period_us=1_000_000, quota_us=1_000
         )
-        plan = make(fixed.FixedPolicy, no_pinning.NonePolicy).decide(
+        plan = make(fixed.FixedPolicy, pinning_base.NonePolicy).decide(
             view(vm(original=tiny, in_force=ORIGINAL))
         )
         self.assertEqual(model.CpuTune(1_000_000, 1_000), plan.vms['a'].writes)
 
     def test_original_shares_are_restored_if_within_actuator_limits(self):
-        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        subject = make(slices_base.NonePolicy, pinning_base.NonePolicy)
         limits = model.ActuatorLimits(min_shares=2, max_shares=10_000)
         for shares, written in (
             (2, True),
@@ -155,7 +153,7 @@ class WritesTest(base.TestCase):
             )
 
     def test_predicted_events_follow_samples_if_nothing_else_changes(self):
-        subject = make(no_slices.NonePolicy)
+        subject = make(slices_base.NonePolicy)
         observed = [
             subject.decide(
                 view(vm(sample=model.Sample(io_events=events)), tick=tick)
@@ -167,7 +165,7 @@ class WritesTest(base.TestCase):
         self.assertEqual([0.0, 125.0, 125.0, 0.0], observed)
 
     def test_phase_follows_peers_if_nothing_else_changes(self):
-        subject = make(no_slices.NonePolicy, no_pinning.NonePolicy)
+        subject = make(slices_base.NonePolicy, pinning_base.NonePolicy)
         one = vm(cluster='c')
         observed = [
             subject.decide(view(one, peers={'c': model.PeerView(io=io)}))
@@ -179,7 +177,7 @@ class WritesTest(base.TestCase):
         self.assertEqual([computing, io, io, computing], observed)
 
     def test_reason_follows_slice_policy_if_nothing_else_changes(self):
-        subject = make(Asking, no_pinning.NonePolicy)
+        subject = make(Asking, pinning_base.NonePolicy)
         one = vm()
         observed = [
             subject.decide(view(one)).vms['a'].reason for _ in range(3)
@@ -205,19 +203,6 @@ class IoPoolTest(base.TestCase):
         self.assertLessEqual(
             frozenset().union(*plan.vms['a'].tune.vcpu_pins), plan.pools.io
         )
-
-    def test_vm_wider_than_io_pool_stays_out_with_a_diagnostic(self):
-        subject = make(io_pool_cpus=frozenset((3,)))
-        for tick in range(2):
-            plan = subject.decide(
-                view(vm(io_pool=model.IoPoolUse.ALWAYS), tick=tick)
-            )
-            self.assertEqual(model.Phase.IO, plan.vms['a'].phase)
-            self.assertNotEqual('I/O pool', plan.vms['a'].reason)
-            self.assertEqual(2, len(set(plan.vms['a'].tune.vcpu_pins)))
-            (diagnostic,) = plan.ignored
-            self.assertEqual('a', diagnostic.uuid)
-            self.assertIn('siblings would share a CPU', diagnostic.reason)
 
     def test_vm_with_io_pool_never_stays_out(self):
         subject = make(leave_rule='paper')
@@ -261,7 +246,7 @@ class PredictionTest(base.TestCase):
             made.clear()
             subject = controller.Controller(
                 config,
-                no_slices.NonePolicy(config),
+                slices_base.NonePolicy(config),
                 pinning(config),
                 predictor,
             )
@@ -358,8 +343,8 @@ class Unsafe:
 class ImpossibleOriginalTest(base.TestCase):
     def test_original_below_minimum_quota_is_never_written(self):
         odd = dataclasses.replace(ORIGINAL, quota_us=500)
-        for slices in (fixed.FixedPolicy, no_slices.NonePolicy):
-            plan = make(slices, no_pinning.NonePolicy).decide(
+        for slices in (fixed.FixedPolicy, slices_base.NonePolicy):
+            plan = make(slices, pinning_base.NonePolicy).decide(
                 view(vm(original=odd, in_force=ORIGINAL))
             )
             self.assertIsNone(plan.vms['a'].writes)
@@ -373,7 +358,7 @@ class PluginTest(base.TestCase):
         self.assertIn('no idea', plan.ignored[0].reason)
 
     def test_pins_are_checked_again_if_the_vm_or_host_changes(self):
-        subject = make(no_slices.NonePolicy, FixedPins)
+        subject = make(slices_base.NonePolicy, FixedPins)
         for current_view, valid in (
             (view(vm()), True),
             (view(vm()), True),
@@ -390,7 +375,7 @@ class PluginTest(base.TestCase):
         config = control_config.ControlConfig()
         policy = FixedPins(config)
         subject = controller.Controller(
-            config, no_slices.NonePolicy(config), policy, LastValue
+            config, slices_base.NonePolicy(config), policy, LastValue
         )
         self.assertEqual((), subject.decide(view(vm())).ignored)
         policy.pins = {'a': (frozenset((0,)), frozenset((9,)))}
@@ -476,7 +461,7 @@ class FixedWindows:
 
 class WindowsTest(base.TestCase):
     def test_windows_are_checked_again_if_vms_or_limits_change(self):
-        subject = make(FixedWindows, no_pinning.NonePolicy)
+        subject = make(FixedWindows, pinning_base.NonePolicy)
         both = (vm('a'), vm('b'))
         few = model.ActuatorLimits(max_shares=99)
         for current_view, valid in (
@@ -496,7 +481,7 @@ class WindowsTest(base.TestCase):
         config = control_config.ControlConfig()
         policy = FixedWindows(config)
         subject = controller.Controller(
-            config, policy, no_pinning.NonePolicy(config), LastValue
+            config, policy, pinning_base.NonePolicy(config), LastValue
         )
         both = (vm('a'), vm('b'))
         self.assertIsNotNone(subject.decide(view(*both)).windows)
@@ -510,14 +495,16 @@ class WindowsTest(base.TestCase):
 
     def test_vm_in_windows_keeps_period_and_quota_and_shares(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
-        plan = make(Gang, no_pinning.NonePolicy).decide(view(vm(in_force=odd)))
+        plan = make(Gang, pinning_base.NonePolicy).decide(
+            view(vm(in_force=odd))
+        )
         self.assertEqual(50_000, plan.vms['a'].slice_us)
         self.assertIsNone(plan.vms['a'].writes)
         self.assertEqual(50_000, plan.windows.cycle_us)
 
     def test_original_shares_are_restored_without_windows(self):
         odd = dataclasses.replace(ORIGINAL, shares=2)
-        plan = make(no_slices.NonePolicy, no_pinning.NonePolicy).decide(
+        plan = make(slices_base.NonePolicy, pinning_base.NonePolicy).decide(
             view(vm(in_force=odd))
         )
         self.assertEqual(model.CpuTune(shares=1_024), plan.vms['a'].writes)

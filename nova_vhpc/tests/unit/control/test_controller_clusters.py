@@ -4,7 +4,7 @@
 """What a plan publishes to the other hosts of a cluster."""
 
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import none as no_pinning
+from nova_vhpc.control.pinning import base as pinning_base
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control.builders import make, view, vm
 
@@ -12,7 +12,7 @@ from nova_vhpc.tests.unit.control.builders import make, view, vm
 class ClustersTest(base.TestCase):
     def min_slices(self, **config):
         """Return the published slices of two clusters after four ticks."""
-        subject = make(pinning=no_pinning.NonePolicy, guard=False, **config)
+        subject = make(pinning=pinning_base.NonePolicy, guard=False, **config)
         for tick in range(4):
             plan = subject.decide(
                 view(

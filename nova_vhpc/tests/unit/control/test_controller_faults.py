@@ -107,6 +107,26 @@ class SilentTest(base.TestCase):
                 self.assertIn('predictor failed', plan.ignored[0].reason)
             self.assertEqual('ATC: DEFAULT', plan.vms['a'].reason)
 
+    def test_vm_without_a_predictor_spares_those_after_it(self):
+        made = []
+
+        def predictor():
+            made.append(1)
+            if len(made) % 2:
+                raise RuntimeError('not today')
+            return builders.LastValue()
+
+        config = control_config.ControlConfig()
+        subject = controller.Controller(
+            config, Silent(), io_pool.IoPoolPolicy(config), predictor
+        )
+        sample = model.Sample(io_events=500.0)
+        plan = subject.decide(
+            view(vm('a', sample=sample), vm('b', sample=sample))
+        )
+        self.assertIsNone(plan.vms['a'].predicted_events)
+        self.assertIsNotNone(plan.vms['b'].predicted_events)
+
     def test_faulty_predictor_of_one_vm_spares_the_other(self):
         made = []
 
@@ -165,6 +185,7 @@ class UnmanagedVmTest(base.TestCase):
         busy = model.Sample(
             5e4, None, (6e4, 6e4), (4e4, 4e4), (3, 3), elapsed_us=1e5
         )
+        kwargs.setdefault('limits', model.ActuatorLimits(can_idle=True))
         subject = make(policy.GangPolicy)
         for tick in range(110):
             hog = model.OtherVm('hog', 2, 1_024, odd if tick == 60 else busy)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
+from nova_vhpc.tests import long
 from nova_vhpc.tests.unit.control import (
     builders,
     invalid_input,
@@ -56,7 +57,6 @@ INTERESTING = {
     'out of the I/O pool in the I/O phase': 500,
     'pins are written': 100,
     'windows are played': 30,
-    'windows leave time to others': 10,
     'the I/O pool is lent out': 500,
     'the I/O pool is not lent out': 500,
 }
@@ -132,9 +132,10 @@ class RunTest(plan_checks.PlanTestCase):
                 self.assertEqual(plan, twin.decide(view))
                 seen.update(interesting(view, plan))
 
+        # The first example is always the simplest one, without invalid input.
         # Shrinking a failing run of hundreds of ticks would take minutes.
         drawn = hypothesis.settings(
-            max_examples=3, phases=[hypothesis.Phase.generate]
+            max_examples=long.long(2, 3), phases=[hypothesis.Phase.generate]
         )(hypothesis.given(STRETCHES, ODD_TICKS)(play))
         if hypothesis.settings.default.derandomize:
             # Otherwise the same input would be drawn for every host.
@@ -180,8 +181,6 @@ def interesting(view: model.HostView, plan: model.Plan) -> Iterator[str]:
         yield from _of_vm(sources[uuid], planned)
     if plan.windows is not None:
         yield 'windows are played'
-        if not all(turn.favoured for turn in plan.windows.turns):
-            yield 'windows leave time to others'
     if plan.pools is not None:
         yield f'the I/O pool is {"" if plan.pools.lent else "not "}lent out'
 

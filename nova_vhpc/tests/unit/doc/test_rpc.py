@@ -6,8 +6,9 @@
 import inspect
 import pathlib
 
-from nova_vhpc.agent.clusters import bus, bus_health
+from nova_vhpc.agent.clusters import bus, bus_health, messages, protocol
 from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -32,10 +33,8 @@ class RpcTest(base.TestCase):
                     for argument in inspect.signature(method).parameters:
                         if argument not in ('self', 'context', 'fields'):
                             self.assertIn(argument, page)
-        fields = bus.encode(
-            bus.protocol.Message(
-                'c', 'h', 1, 2, bus.ClusterPlan(bus.Phase.IO, 5), 6
-            )
+        fields = messages.encode_phase(
+            protocol.Message('c', 'h', 1, 2, ClusterPlan(Phase.IO, 5), 6)
         )
         for name in fields:
             self.assertIn(name, page)

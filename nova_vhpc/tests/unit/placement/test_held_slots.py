@@ -30,30 +30,18 @@ class OffersTest(base.TestCase):
             )
         }
 
-    def test_claims_within_the_slots_reserve_nothing(self) -> None:
-        self.assertEqual(
-            {'a': 0, 'b': 0},
-            self.reserved({'a': 2, 'b': 2}, {'a': 2, 'b': 1}),
-        )
-
-    def test_claims_beyond_the_slots_of_a_nic_take_those_of_others(
-        self,
-    ) -> None:
-        self.assertEqual(
-            {'a': 0, 'b': 2},
-            self.reserved({'a': 1, 'b': 4}, {'a': 3, 'b': 1}),
-        )
-
-    def test_claims_of_a_vanished_nic_take_slots_of_present_ones(self) -> None:
-        self.assertEqual(
-            {'a': 2, 'b': 1}, self.reserved({'a': 2, 'b': 2}, {'gone': 3})
-        )
-
-    def test_free_slots_of_links_that_are_up_are_reserved_first(self) -> None:
-        self.assertEqual(
-            {'a': 0, 'b': 2},
-            self.reserved({'a': 2, 'b': 2}, {'gone': 2}, down=('a',)),
-        )
+    def test_claims_beyond_own_slots_take_those_of_others(self) -> None:
+        for case, slots, claims, down, reserved in (
+            ('within', {'a': 2, 'b': 2}, {'a': 2, 'b': 1}, (), (0, 0)),
+            ('beyond', {'a': 1, 'b': 4}, {'a': 3, 'b': 1}, (), (0, 2)),
+            ('vanished', {'a': 2, 'b': 2}, {'gone': 3}, (), (2, 1)),
+            ('up first', {'a': 2, 'b': 2}, {'gone': 2}, ('a',), (0, 2)),
+            ('a is full', {'a': 4, 'b': 4}, {'a': 4, 'gone': 3}, (), (0, 3)),
+            ('too many', {'a': 4}, {'a': 4, 'gone': 4}, (), (4,)),
+        ):
+            with self.subTest(case):
+                found = self.reserved(slots, claims, down)
+                self.assertEqual(reserved, tuple(found.values()))
 
     def test_no_slot_is_offered_when_one_of_too_many_guests_leaves(
         self,

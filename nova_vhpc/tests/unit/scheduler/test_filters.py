@@ -320,7 +320,7 @@ class AllocationCandidateTest(world.WorldTestCase):
         for left in (1, 0):
             self.place(spec, uuids=spec.instance_group.members[left:][:1])
             self.passing(spec)
-            current = session.SchedulingSession.of(state, spec)
+            current = session.SchedulingSession.of_host_state(state, spec)
             self.assertEqual(
                 left, current.host_fit.slots(current.host_info(state))
             )

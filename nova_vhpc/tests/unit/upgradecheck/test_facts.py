@@ -272,17 +272,6 @@ class CommandTest(base.TestCase):
             self.assertEqual(2, code)
             self.assertIn(words, results['Placement']['details'])
 
-    def test_binder_of_earlier_versions_is_named(self):
-        _, results = self.run_(
-            'auth_type = none\nendpoint_override = http://127.0.0.1:9\n',
-            'binders = encap_ip,linux_bridge\n',
-        )
-        self.assertEqual(1, results['Options']['result'])
-        self.assertIn(
-            '[vhpc_agent] binders: linux_bridge',
-            results['Options']['details'],
-        )
-
     def test_unresolvable_dollar_sign_fails_without_the_secret(self):
         code, results = self.run_(
             'auth_type = password\nauth_url = https://127.0.0.1:9/v3\n'

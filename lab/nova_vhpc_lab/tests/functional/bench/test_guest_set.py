@@ -15,6 +15,7 @@ from nova_vhpc.tests import base
 from nova_vhpc_lab.bench.lab import mixes, runner
 from nova_vhpc_lab.bench.lab.guest_set import GuestSet
 from nova_vhpc_lab.testbed import errors, image
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class TestGuestSet(base.TestCase):
@@ -33,7 +34,7 @@ class TestGuestSet(base.TestCase):
         )
         with GuestSet(mix, image.build_image()) as guest_set:
             root, bridge = guest_set.root, guest_set.bridge
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + PATIENCE_S
             rates, answers = {}, []
             while not answers or min(rates.values()) <= 0:
                 if time.monotonic() > deadline:
@@ -64,7 +65,7 @@ class TestGuestThatEnds(base.TestCase):
         with GuestSet(mix, image.build_image()) as guest_set:
             self.assertGreater(guest_set.cpu_seconds()[name], 0)
             os.kill(guest_set.guests[name].pid, signal.SIGKILL)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while Path(f'/proc/{guest_set.guests[name].pid}').exists():
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.1)

@@ -13,6 +13,7 @@ import time
 
 from nova_vhpc.tests import base
 from nova_vhpc_lab.testbed import supervisor
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 RUNNER = """
 import pathlib, sys, time
@@ -60,7 +61,6 @@ print(cpu_controller.CpuController.find().group_of(found[0]).parent, *found)
 sys.stdout.flush()
 threading.Event().wait(600)
 """
-PATIENCE_S = 60
 
 
 class TestOrphans(base.TestCase):

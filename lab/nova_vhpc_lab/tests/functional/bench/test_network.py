@@ -16,8 +16,8 @@ from nova_vhpc.tests import base
 from nova_vhpc_lab import cli as bench
 from nova_vhpc_lab.bench.network import layout
 from nova_vhpc_lab.testbed import supervisor
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
-PATIENCE_S = 60
 LINK_MBPS = 10.0
 TRIAL = """
 import threading

@@ -13,6 +13,7 @@ import libvirt
 from nova_vhpc.agent.libvirt import domain_xml
 from nova_vhpc.tests import base
 from nova_vhpc_lab.testbed import guest, image, libvirtd, running_guest
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
 
 class TestGuests(base.TestCase):
@@ -31,7 +32,7 @@ class TestGuests(base.TestCase):
         self.addCleanup(self.connection.close)
 
     def wait_for_text(self, console, text, count=1):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while console.read_text(errors='replace').count(text) < count:
             if time.monotonic() > deadline:
                 self.fail(console.read_text(errors='replace'))
@@ -53,12 +54,12 @@ class TestGuests(base.TestCase):
         pid = int((self.daemon.run_dir / f'qemu/{name}.pid').read_text())
         page = running_guest.ProgressPage(pid, guest.nonce_of(name))
         self.addCleanup(page.close)
-        page.wait(120)
+        page.wait(PATIENCE_S)
         return domain, page, console
 
     def assert_progress(self, page):
         before = page.read().work
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while page.read().work == before:
             if time.monotonic() > deadline:
                 self.fail('no progress')

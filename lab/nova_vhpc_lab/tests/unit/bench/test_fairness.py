@@ -76,7 +76,7 @@ class TestFairness(base.TestCase):
 
     def test_part_is_taken_out_of_the_policy(self):
         whole = self.run_bench('--only', 'one-wide-neighbour')
-        for part in ('placement', 'sides', 'cpu-idle'):
+        for part in ('placement', 'sides'):
             figures = self.run_bench(
                 '--only', 'one-wide-neighbour', '--without', part
             )

@@ -261,44 +261,6 @@ class TestSlowLibvirt(FreeWeightsCase):
         self.assertEqual({cputune.SHARES}, self.target.external)
         self.assertEqual(333, self.weight())
 
-    def test_values_after_a_failed_write_are_read_again(self) -> None:
-        self.target.uncertain = True
-        self.look()
-        self.assertFalse(self.target.uncertain)
-
-    def test_hotplugged_vcpu_is_added_to_the_original(self) -> None:
-        self.domain.pins += [(False, True)]
-        self.look()
-        self.assertEqual(3, len(self.target.original.vcpupins))
-
-    def test_external_weight_is_detected_and_stays(self) -> None:
-        self.path.write_text('333')
-        self.look()
-        self.assertEqual({cputune.SHARES}, self.target.external)
-        self.assertFalse(self.manager.set_shares('u', 20))
-        self.assertEqual(333, self.weight())
-
-    def test_external_pins_end_the_windows_and_are_kept(self) -> None:
-        self.manager.write(self.target, PINS[0])
-        self.drain()
-        self.domain.pins[0] = (False, True)
-        self.domain.refuse = self.refuse
-        self.look()
-        self.assertEqual({'vcpupin 0'}, self.target.external)
-        self.domain.refuse = lambda: None
-        self.assertFalse(self.manager.set_shares('u', 20))
-        self.look()
-        self.assertEqual([(False, True), (True, True)], self.domain.pins)
-
-    def test_weight_reset_by_systemd_is_written_again(self) -> None:
-        self.forgotten_shares.clear()
-        self.look()
-        self.assertEqual([], self.forgotten_shares)
-        self.path.write_text('1024')
-        self.look()
-        self.assertEqual(['u'], self.forgotten_shares)
-        self.assertEqual(1024, self.target.in_force.shares)
-
 
 class TestRaces(FreeWeightsCase):
     """Windows are played in a thread while the guest is restored."""

@@ -40,9 +40,7 @@ class ActuatorTestCase(base.BaseTestCase):
             cgroup_root='/nowhere', window_weights='cgroup'
         )
         conf: Any = types.SimpleNamespace(vhpc_agent=options)
-        libvirt_cputune.LibvirtCputuneActuator(conf).write(
-            self.guest, tune, None
-        )
+        libvirt_cputune.LibvirtCputuneActuator(conf).write(self.guest, tune)
 
 
 class TestShares(ActuatorTestCase):

@@ -268,8 +268,7 @@ class TestIdle(WeightsCase):
         for idle in (0, 1):
             shares = frozenset({idle, 40_960})
             self.assertEqual('0', self.end_idle({cputune.SHARES: shares}))
-        # A record that cannot be read.
-        self.assertEqual('0', self.end_idle(None))
+        self.assertEqual('0', self.end_idle({cputune.SHARES: None}))
 
     def test_idle_that_somebody_else_set_stays(self) -> None:
         self.host.vcpu_threads.return_value = (78,)
@@ -279,9 +278,9 @@ class TestIdle(WeightsCase):
     def test_guest_without_a_process_or_file_is_left(self) -> None:
         self.host.vcpu_threads.return_value = ()
         self.host.weight_file.return_value = None
-        self.assertEqual('1', self.end_idle(None))
+        self.assertEqual('1', self.end_idle({cputune.SHARES: None}))
         self.host.find.return_value = 0
-        self.assertEqual('1', self.end_idle(None))
+        self.assertEqual('1', self.end_idle({cputune.SHARES: None}))
 
     def test_kernel_that_refuses_is_logged_and_does_not_raise(self) -> None:
         self.host.vcpu_threads.return_value = (78,)
@@ -291,5 +290,5 @@ class TestIdle(WeightsCase):
             mock.patch.object(pathlib.Path, 'write_text', side_effect=refused),
             self.assertLogs(weights.LOG, 'WARNING') as logs,
         ):
-            weights.end_idle('u', 1, None, self.host)
+            weights.end_idle('u', 1, {cputune.SHARES: None}, self.host)
         self.assertIn('stays idle', logs.output[0])

@@ -61,17 +61,6 @@ class TestHanging(test_window_player.PlayerTestCase):
         self.domains.release.set()
         self.wait_for(lambda: threading.active_count() <= threads)
 
-    def test_hanging_vm_that_left_gets_its_shares_after(self):
-        self.player.play(test_window_player.schedule(width_us=50_000))
-        self.wait_for(lambda: self.turns_of('a'))
-        self.hang('a')
-        self.player.play(test_window_player.schedule('b'))
-        self.player.play(None)
-        self.wait_for(lambda: self.domains.shares['b'] == 1024)
-        self.domains.release.set()
-        self.wait_for(lambda: self.domains.shares['a'] == 1024)
-        self.wait_for(lambda: not self.player.status().failing)
-
     def test_all_vms_get_their_shares_after_if_many_hang(self):
         """No turn begins any more that could start helpers."""
         self.player.play(

@@ -207,3 +207,23 @@ class GroupsFileTest(base.BaseTestCase):
         self.assertEqual('off', made.status()['state'])
         self.assertEqual('p/c', made.cluster_of('s1', 'c', 'p'))
         self.assertIsNone(made.cluster_of('s1'))
+
+
+class ReadFileTest(base.BaseTestCase):
+    def test_groups_file_is_read(self) -> None:
+        self.assertEqual(
+            {'s1': 'a', 's2': 'a', 's3': 'b'},
+            groups.read_file({'a': ['s1', 's2'], 'b': ['s3']}),
+        )
+        self.assertEqual({}, groups.read_file(None))
+
+    def test_error_of_groups_file_names_the_problem(self) -> None:
+        for content, what in (
+            (['s1'], 'map cluster names'),
+            ({'a': 's1'}, "'a' must be a list"),
+            ({'a': ['s1'], 'b': ['s1']}, 's1 is in a and in b'),
+            ({'a': [['s1']]}, "'a' has a server that is no text"),
+            ({'a' * 513: ['s1']}, 'more than 512 characters'),
+        ):
+            error = self.assertRaises(ValueError, groups.read_file, content)
+            self.assertIn(what, str(error))

@@ -3,19 +3,116 @@
 
 """Reads answers of a fake Nova; functional tests use a real one."""
 
+import contextlib
 import http
 import json
 import urllib.parse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import hypothesis
+from hypothesis import strategies as st
 from oslo_config import cfg
 from oslotest import base
 
 from nova_vhpc.agent.clusters import nova
 from nova_vhpc.conf import nova_api
 from nova_vhpc.tests import served
-from nova_vhpc.tests.unit.agent.clusters import test_membership
+
+OURS = {'vhpc:workload': 'parallel'}
+
+
+def server(**fields: Any) -> dict[str, Any]:
+    return {
+        'id': 's',
+        'tenant_id': 'p',
+        'flavor': {'extra_specs': OURS},
+        **fields,
+    }
+
+
+class ReadServerTest(base.BaseTestCase):
+    def test_server_group_is_the_cluster(self) -> None:
+        for hint in ('g', ['g']):
+            read = nova.read_server(server(scheduler_hints={'group': hint}))
+            self.assertEqual('g', read.group)
+
+    def test_server_without_vhpc_specs_is_not_read(self) -> None:
+        self.assertIsNone(
+            nova.read_server(
+                server(flavor={'extra_specs': {'hw:cpu_policy': 'shared'}})
+            )
+        )
+
+    def test_partial_answer_of_a_down_cell_is_not_read(self) -> None:
+        self.assertIsNone(nova.read_server({'id': 's', 'status': 'UNKNOWN'}))
+
+    def test_metadata_overrides_the_flavor(self) -> None:
+        flavor = {'extra_specs': OURS | {'vhpc:cluster': 'f'}}
+        read = nova.read_server(
+            server(flavor=flavor, metadata={'vhpc:cluster': 'm'})
+        )
+        self.assertEqual('p/m', read.named)
+
+    def test_invalid_name_names_no_cluster(self) -> None:
+        read = nova.read_server(server(metadata={'vhpc:cluster': 'a b/c'}))
+        self.assertIsNone(read.named)
+
+    def test_tenants_cannot_join_each_other(self) -> None:
+        names = {
+            nova.read_server(
+                server(tenant_id=tenant, metadata={'vhpc:cluster': 'x'})
+            ).named
+            for tenant in ('p', 'q')
+        }
+        self.assertEqual(2, len(names))
+
+    def test_group_overrides_names_until_it_is_deleted(self) -> None:
+        read = nova.Membership('s', group='g', named='p/n')
+        self.assertEqual({'s': 'g'}, nova.clusters([read], frozenset()))
+        self.assertEqual({'s': 'p/n'}, nova.clusters([read], frozenset('g')))
+
+    @hypothesis.given(
+        st.dictionaries(
+            st.sampled_from(['scheduler_hints', 'metadata', 'flavor']),
+            st.none()
+            | st.dictionaries(
+                st.sampled_from(['group', 'vhpc:cluster', 'extra_specs']),
+                st.none() | st.just(OURS) | st.lists(st.text(), max_size=2),
+            ),
+        )
+    )
+    def test_invalid_answers_raise_expected_errors(
+        self, fields: dict[str, Any]
+    ) -> None:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            nova.read_server(server(**fields))
+
+
+def reason(
+    count: int, running: int, host: str | None, was_listed: bool = False
+) -> str:
+    servers = frozenset(f's{number}' for number in range(count))
+    return nova.Unlisted('cn1', servers, running, was_listed).reason(
+        lambda server: host
+    )
+
+
+class UnlistedTest(base.BaseTestCase):
+    def test_listed_before_means_a_cell(self) -> None:
+        self.assertIn('cell', reason(2, 3, None, was_listed=True))
+
+    def test_none_listed_means_another_name(self) -> None:
+        self.assertIn('set [vhpc_agent]host', reason(2, 2, 'cn1.local'))
+        self.assertIn('is [vhpc_agent]host what', reason(2, 2, None))
+
+    def test_some_listed_means_moved_servers(self) -> None:
+        text = reason(1, 2, 'cn2')
+        self.assertIn('1 of 2', text)
+        self.assertIn('it has s0 on cn2', text)
+
+    def test_same_host_is_not_proposed(self) -> None:
+        self.assertNotIn('set [vhpc_agent]host', reason(1, 1, 'cn1'))
 
 
 class _Nova:
@@ -73,7 +170,7 @@ class NovaServersTest(base.BaseTestCase):
         self.nova.pages[marker] = {'servers': []}
 
     def test_servers_on_all_pages_of_this_host_are_read(self) -> None:
-        make = test_membership.server
+        make = server
         self.pages(
             make(id='a', scheduler_hints={'group': 'there'}),
             make(id='b', scheduler_hints={'group': 'gone'}),
@@ -143,14 +240,12 @@ class NovaServersTest(base.BaseTestCase):
         named = {'vhpc:cluster': 'ocean'}
         host = {'OS-EXT-SRV-ATTR:host': 'cn1'}
         self.pages(
-            {**test_membership.server(id='a', metadata=named), **host},
-            test_membership.server(id='b', metadata=named),
-            test_membership.server(
-                id='c', metadata=named, scheduler_hints={'group': 'g'}
-            ),
-            test_membership.server(id='d'),
+            {**server(id='a', metadata=named), **host},
+            server(id='b', metadata=named),
+            server(id='c', metadata=named, scheduler_hints={'group': 'g'}),
+            server(id='d'),
         )
-        project = test_membership.server()['tenant_id']
+        project = server()['tenant_id']
         self.assertEqual(
             {'a': 'cn1', 'b': None},
             self.servers.members_of(f'{project}/ocean'),
@@ -158,7 +253,7 @@ class NovaServersTest(base.BaseTestCase):
         self.assertEqual(project, self.nova.queries[0]['project_id'])
 
     def test_refused_login_names_the_credentials(self) -> None:
-        self.pages(test_membership.server(scheduler_hints={'group': 'g'}))
+        self.pages(server(scheduler_hints={'group': 'g'}))
         self.nova.groups = {'g': 401}
         error = self.assertRaises(nova.NovaError, self.servers.fetch)
         self.assertIn(

@@ -13,11 +13,15 @@ from oslotest import base
 
 from nova_vhpc.agent.clusters import protocol
 from nova_vhpc.control.model import ClusterPlan, PeerView, Phase
+from nova_vhpc.tests import long
 from nova_vhpc.tests.unit.agent.clusters import peer_model
 
 IO = peer_model.IO
 QUIET = protocol.QUIET
 C = 'c'
+
+DEPTH = long.long(4, 5)
+"""Events after which hosts must agree."""
 
 
 def explore(world: peer_model.World, depth: int) -> dict[object, object]:
@@ -55,11 +59,11 @@ class InterleavingsTest(base.BaseTestCase):
             )
 
     def test_hosts_agree_within_a_lease_after_any_fault(self) -> None:
-        self.check(peer_model.World(), 5, 1000)
+        self.check(peer_model.World(), DEPTH, 1000)
 
     def test_hosts_agree_within_a_lease_after_many_changes(self) -> None:
         world = peer_model.World(toggles=3, restarts=0, deaths=0)
-        self.check(world, 5, 1000)
+        self.check(world, DEPTH, 1000)
 
     def test_change_needs_one_message_at_most(self) -> None:
         world = peer_model.World().time_passes().toggle(0)

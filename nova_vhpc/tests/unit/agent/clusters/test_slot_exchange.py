@@ -143,12 +143,6 @@ class SlotExchangeTest(base.BaseTestCase):
                 )
             )
 
-    def test_version_cap_of_older_agents_turns_slots_off(self) -> None:
-        agent = self.start('a', 'p', version_cap='1.1')
-        self.assertEqual('off', self.slots(agent)['state'])
-        self.assertIn('version_cap', self.slots(agent)['detail'])
-        self.assertEqual({}, agent.phase_exchange.slots.table())
-
     def test_silent_agent_agrees_on_nothing(self) -> None:
         agent = self.start('a', 'p', silent=True)
         self.assertEqual('off', self.slots(agent)['state'])

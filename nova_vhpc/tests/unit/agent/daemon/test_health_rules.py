@@ -287,17 +287,8 @@ class HealthRulesTest(base.BaseTestCase):
             ({'state': 'off', 'detail': ''}, 'off'),
             ({'state': 'agreeing', 'detail': ''}, 'ok'),
             ({'state': 'local', 'detail': 'clock is 40 ms ahead'}, 'degraded'),
-            ({'state': 'off', 'detail': 'version_cap'}, 'degraded'),
         ):
             self.assert_part('slots', state, document(peers={'slots': slots}))
-
-    def test_notifications_that_do_not_arrive_are_not_healthy(self) -> None:
-        self.assert_part(
-            'groups',
-            'degraded',
-            document(groups={'detail': 'no exchange nova'}),
-            'no exchange nova',
-        )
 
     def test_metrics_port_in_use_is_not_healthy(self) -> None:
         for metrics, state in (

@@ -14,7 +14,7 @@ import libvirt
 from oslotest import base
 
 from nova_vhpc.agent.daemon import restore_host
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.agent.restore import recovery
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -33,7 +33,7 @@ class Domain:
         return f'vm-{self.uuid}'
 
     def XMLDesc(self, flags: int) -> str:
-        return domain_metadata.URI
+        return store.METADATA_URI
 
     def isActive(self) -> bool:
         return self.uuid != 'left'

@@ -14,7 +14,6 @@ from unittest import mock
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.clusters import groups
 from nova_vhpc.agent.daemon import options, service, status_socket
 from nova_vhpc.agent.lifecycle import restore_queue
 from nova_vhpc.control import model
@@ -92,24 +91,6 @@ class PauseTest(ServiceCase):
             self.tick()
         self.tick()
         self.assertFalse(self.playing())
-
-    def test_windows_end_after_the_guests_are_held(self) -> None:
-        """A last write of a window must not come after the restore."""
-        order: list[str] = []
-        self.made.guest_manager.pause = lambda: order.append('held') or {}
-        self.made.window_player.play = lambda windows: order.append('ended')
-        self.made.pause(0)
-        self.assertEqual(['held', 'ended'], order)
-
-
-class PartsTest(ServiceCase):
-    """Parts get their options from the service."""
-
-    def test_groups_get_the_control_period(self) -> None:
-        self.assertEqual(0.1 + groups._TICK_S, self.made.groups._round_s)
-
-    def test_phase_exchange_is_not_silent(self) -> None:
-        self.assertFalse(self.made.phase_exchange._silent)
 
 
 class HealthTest(ServiceCase):

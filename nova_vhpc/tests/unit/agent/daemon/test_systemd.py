@@ -1,10 +1,14 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of :mod:`nova_vhpc.agent.daemon.systemd`."""
+"""Tests of :mod:`nova_vhpc.agent.daemon.systemd`, with real signals."""
 
 import os
+import signal
 import socket
+import threading
+import time
+import types
 
 import fixtures
 from oslotest import base
@@ -54,3 +58,46 @@ class TestNotifier(base.BaseTestCase):
         notifier = systemd.Notifier()
         notifier.ready()
         notifier.feed()
+
+
+class TestShutdown(base.BaseTestCase):
+    def test_parts_are_stopped_at_the_same_time(self) -> None:
+        both = threading.Barrier(2, timeout=60)
+        part = types.SimpleNamespace(stop=both.wait)
+        left = systemd.stop_all((part, part), time.monotonic() + 60)
+        self.assertEqual([], left)
+        self.assertFalse(both.broken)
+
+    def test_part_that_hangs_is_returned_as_running(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        left = systemd.stop_all((types.SimpleNamespace(stop=go.wait),), 0.0)
+        self.assertFalse(go.is_set())
+        self.assertEqual(left, systemd.join_all(left, 0.0))
+        go.set()
+        self.assertEqual([], systemd.join_all(left, time.monotonic() + 60))
+
+
+class TestSignals(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        before = signal.set_wakeup_fd(-1)
+        self.addCleanup(signal.set_wakeup_fd, before)
+        self.caught = systemd.Signals()
+        self.caught.catch()
+
+    def test_sighup_requests_one_reload(self) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        self.assertTrue(self.caught.wait())
+        self.assertFalse(self.caught.shutdown_requested)
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.assertFalse(self.caught.wait())
+
+    def test_sigterm_and_sigint_request_shutdown(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.caught.shutdown_requested = False
+            os.kill(os.getpid(), number)
+            self.assertFalse(self.caught.wait())
+            self.assertTrue(self.caught.shutdown_requested)

@@ -5,6 +5,7 @@
 
 import time
 
+import fixtures
 from oslotest import base
 
 from nova_vhpc.agent.daemon import tick
@@ -18,16 +19,11 @@ class Manager:
 
     def __init__(self, *guests: Guest) -> None:
         self.guests = {guest.uuid: guest for guest in guests}
-        self.written: list[tuple[model.CpuTune, int | None]] = []
+        self.written: list[model.CpuTune] = []
         self.looked: list[str] = []
 
-    def write(
-        self,
-        guest: Guest,
-        tune: model.CpuTune,
-        slice_us: int | None = None,
-    ) -> None:
-        self.written.append((tune, slice_us))
+    def write(self, guest: Guest, tune: model.CpuTune) -> None:
+        self.written.append(tune)
 
     def enqueue(self, uuid: str) -> None:
         self.looked.append(uuid)
@@ -102,9 +98,7 @@ class TickLoopTest(base.BaseTestCase):
     def test_only_values_that_differ_are_written(self) -> None:
         ticker = self.make()
         ticker.tick()
-        self.assertEqual(
-            [(model.CpuTune(5_000, 5_000), 5_000)], self.manager.written
-        )
+        self.assertEqual([model.CpuTune(5_000, 5_000)], self.manager.written)
         self.guest.note_written({'vcpu_period': 5_000, 'vcpu_quota': 5_000})
         ticker.tick()
         self.assertEqual(1, len(self.manager.written))
@@ -119,7 +113,7 @@ class TickLoopTest(base.BaseTestCase):
         self.assertEqual([], self.manager.written)
         self.offline_cpus = frozenset()
         ticker.tick()
-        ((tune, _),) = self.manager.written
+        (tune,) = self.manager.written
         self.assertEqual(pins, tune.vcpu_pins)
 
     def test_view_has_cluster_sample_and_peers(self) -> None:
@@ -202,3 +196,53 @@ class TickLoopTest(base.BaseTestCase):
 def die(reader: Reader) -> model.Sample:
     reader.dead = True
     return model.Sample()
+
+
+class DiagnosticsLogTest(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.subject = tick.DiagnosticsLog(lambda uuid: f'vm-{uuid}')
+        self.tick = 0
+
+    def report(self, *occurred: tuple[str, str], ticks: int = 1) -> list[str]:
+        """Return what is logged if these occur in each of some ticks."""
+        before = len(self.log.output.splitlines())
+        for _ in range(ticks):
+            self.tick += 1
+            self.subject.report(
+                self.tick, [model.Diagnostic(*one) for one in occurred]
+            )
+        return self.log.output.splitlines()[before:]
+
+    def test_diagnostics_that_differ_in_numbers_are_logged_once(self) -> None:
+        self.assertEqual(
+            ['VM vm-a: io_events = -1.5'],
+            self.report(('a', 'io_events = -1.5')),
+        )
+        self.assertEqual([], self.report(('a', 'io_events = -7e9')))
+        self.assertEqual(1, len(self.report(('b', 'io_events = -7e9'))))
+        self.assertEqual(1, len(self.report(('a', 'has 0 vCPUs'))))
+
+    def test_diagnostic_of_the_host_has_no_server_name(self) -> None:
+        self.assertEqual(['no pools'], self.report(('', 'no pools')))
+
+    def test_lasting_diagnostic_is_logged_once(self) -> None:
+        self.assertEqual(
+            1, len(self.report(('a', 'x'), ticks=3 * tick.REPEAT_TICKS))
+        )
+
+    def test_diagnostic_that_returns_is_logged_again(self) -> None:
+        self.report(('a', 'x'))
+        self.assertEqual([], self.report(ticks=10))
+        self.assertEqual([], self.report(('a', 'x')))
+        self.report(ticks=2 * tick.REPEAT_TICKS)
+        self.assertEqual(1, len(self.report(('a', 'x'))))
+
+    def test_number_of_remembered_diagnostics_is_limited(self) -> None:
+        many = [
+            (str(number), 'x') for number in range(tick.MAX_REMEMBERED + 50)
+        ]
+        said = self.report(*many, ticks=3)
+        self.assertEqual(tick.MAX_REMEMBERED + 1, len(said))
+        self.assertIn('not logged', said[-1])

@@ -5,6 +5,7 @@
 
 import tempfile
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from oslotest import base
@@ -15,8 +16,8 @@ from nova_vhpc.agent.external_changes import (
     misdirected_writes,
     policy,
 )
-from nova_vhpc.agent.guests import write_permission
-from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.guests import registry
+from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_guest
@@ -24,7 +25,8 @@ from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.guests import test_guest
 from nova_vhpc.tests.unit.agent.libvirt import test_cputune
 
-BOTH = frozenset({0, 1})
+NUMBERS = (cputune.PERIOD, cputune.QUOTA, cputune.SHARES)
+PINS = (cputune.pin_name(0), cputune.pin_name(1))
 
 
 class Domain(test_cputune.Cgroup):
@@ -37,6 +39,24 @@ class Domain(test_cputune.Cgroup):
         self.has_metadata_copy = False
         self.pinned: set[int] = set()
         self.meanwhile = lambda: None
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        """Set values by name, as anybody does."""
+        for name, value in values.items():
+            if name in NUMBERS:
+                self.values[name] = value
+            else:
+                vcpu = PINS.index(name)
+                self.pins += [()] * (vcpu + 1 - len(self.pins))
+                self.pins[vcpu] = tuple(
+                    cpu in value for cpu in range(len(self.online))
+                )
+                self.pinned.add(vcpu)
+
+    def get(self) -> dict[str, Any]:
+        """Return all values by name."""
+        pins = zip(PINS, map(cputune.pin_cpus, self.pins), strict=False)
+        return {**self.values, **dict(pins)}
 
     def ID(self) -> int:
         return 1
@@ -100,7 +120,7 @@ class PolicyTestCase(base.BaseTestCase):
         processes = Processes(self.domain)
         self.context = context.HostContext(
             None,
-            write_permission.WritePermission(dry_run=False),
+            registry.WritePermission(dry_run=False),
             connection,
             None,
             self.journal,
@@ -127,7 +147,7 @@ class PolicyTestCase(base.BaseTestCase):
         self, guest: Guest, policy: policy.ExternalChangePolicy
     ) -> None:
         restore_guest.GuestRestorer(
-            self.context, (), policy, self.misdirected
+            self.context, policy, self.misdirected
         ).restore(guest)
 
     def look(self, guest: Guest, choice: str = 'respect') -> int:
@@ -137,3 +157,17 @@ class PolicyTestCase(base.BaseTestCase):
         if guest.external and guest.journalled:
             self.restore(guest, changes)
         return changes.count
+
+    def assert_handed_back(self, guest: Guest, *names: str) -> None:
+        self.assertEqual(frozenset(names), guest.external)
+        self.assertIn(Hold.EXTERNAL, guest.holds)
+        self.assertFalse(guest.free_to_write)
+        self.assertFalse(guest.journalled)
+        self.assertFalse(self.domain.has_metadata_copy)
+        record = self.journal.load('u')
+        self.assertTrue(record.is_handed_back)
+        self.assertEqual(frozenset(names), record.external)
+        # Another check finds nothing more, and writes nothing.
+        before = self.domain.get()
+        self.assertEqual(0, self.look(guest))
+        self.assertEqual(before, self.domain.get())

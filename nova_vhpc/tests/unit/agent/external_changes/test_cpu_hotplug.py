@@ -11,6 +11,7 @@ from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import cputune as cputune_restore
 from nova_vhpc.tests.unit.agent.external_changes import policy_case
+from nova_vhpc.tests.unit.agent.restore import test_cputune
 
 BOTH = frozenset({0, 1})
 
@@ -139,3 +140,50 @@ class CpuHotplugTest(policy_case.PolicyTestCase):
             self.assertEqual(0, self.look(guest))
             self.assertEqual({0}, guest.allowed_cpus)
             self.assertFalse(self.domain.has_metadata_copy)
+
+
+ALL = frozenset({0, 1, 2, 3})
+
+
+class CpusetV1(test_cputune.CpusetV1, policy_case.Domain):
+    """A domain in cgroup v1, which refuses CPUs that were off."""
+
+
+class NarrowedPinsTest(policy_case.PolicyTestCase):
+    """One vCPU is pinned externally; the other is restored in part."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.domain = CpusetV1()
+        self.domain.cpuset = ALL
+        self.domain.online = (True,) * 4
+        self.domain.pins = [(True,) * 4] * 2
+        self.guest = self.make(journalled=True)
+        self.guest.original = dataclasses.replace(
+            self.guest.expected, host_cpus=4
+        )
+        self.domain.pins = [tuple(cpu == 0 for cpu in range(4))] * 2
+        self.guest.set_expected(cputune.read(self.domain))
+        self.domain.pins[0] = tuple(cpu == 2 for cpu in range(4))
+
+    def check(self, left: frozenset[int]) -> None:
+        self.assertEqual(1, self.look(self.guest))
+        self.assertEqual(left, cputune.pin_cpus(self.domain.pins[1]))
+        # The narrower pins are no external change, and are not retried.
+        with mock.patch.object(self.domain, 'pinVcpuFlags') as pin:
+            self.assertEqual(0, self.look(self.guest))
+        pin.assert_not_called()
+        self.assertEqual(self.guest.external, self.journal.load('u').external)
+
+    def test_original_pins_are_restored_without_cpus_that_are_off(
+        self,
+    ) -> None:
+        self.domain.online = (True, True, True, False)
+        self.check(ALL - {3})
+
+    def test_original_pins_are_restored_without_cpus_the_group_lacks(
+        self,
+    ) -> None:
+        """The kernel does not give CPUs back to existing groups."""
+        self.domain.cpuset = ALL - {1}
+        self.check(ALL - {1})

@@ -13,7 +13,7 @@ import libvirt
 
 from nova_vhpc.agent.actuators import weights
 from nova_vhpc.agent.guests.guest import Guest
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune
 from nova_vhpc.agent.lifecycle import writer
@@ -83,11 +83,16 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
             libvirt.VIR_ERR_OPERATION_INVALID, 'domain is not running'
         )
 
-    def test_write_to_new_run_is_reverted_if_another_actuator_fails(
+    def test_write_to_new_run_is_reverted_if_the_actuator_fails_then(
         self,
     ) -> None:
-        failing = mock.Mock(write=mock.Mock(side_effect=OSError('no daemon')))
-        self.manager._writer._actuators += (failing,)
+        write = self.actuator.write
+
+        def fail_after_write(*args: Any) -> None:
+            write(*args)
+            raise OSError('no daemon')
+
+        self.actuator.write = fail_after_write
         self.manager.write(self.guest, TUNE)
         self.assert_as_it_began()
 
@@ -181,7 +186,7 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
     def test_metadata_copy_of_old_run_is_removed_from_new_run(self) -> None:
         """Otherwise the new run would be taken for a floating guest."""
         self.written()
-        put = domain_metadata.put
+        put = store.put_metadata
 
         def late(domain: Any, record: JournalRecord) -> None:
             if record.restored:
@@ -189,7 +194,7 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
                 self.domain.pins = [(True, False), (False, True)]
             put(domain, record)
 
-        with mock.patch.object(domain_metadata, 'put', late):
+        with mock.patch.object(store, 'put_metadata', late):
             self.manager.restore_before_migration(frozenset({'u'}))
             self.drain()
         self.assertIsNone(self.domain.metadata_xml)
@@ -200,14 +205,14 @@ class MisdirectedWriteTest(manager_case.ManagerTestCase):
     def test_copy_for_plugged_vcpus_is_removed_from_new_run(self) -> None:
         """The record that it repeats is of the run that has ended."""
         self.written()
-        put = domain_metadata.put
+        put = store.put_metadata
 
         def late(domain: Any, record: JournalRecord) -> None:
             self.restart()
             put(domain, record)
 
         self.domain.pins.append((True, True))
-        with mock.patch.object(domain_metadata, 'put', late):
+        with mock.patch.object(store, 'put_metadata', late):
             self.manager.enqueue('u')
             self.drain()
         self.assertIsNone(self.domain.metadata_xml)

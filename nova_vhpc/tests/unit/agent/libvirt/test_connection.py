@@ -4,6 +4,7 @@
 """The connection is opened again, however long libvirtd is away."""
 
 import threading
+import time
 from typing import Any
 from unittest import mock
 
@@ -106,15 +107,15 @@ class TestSilence(base.BaseTestCase):
 
     def test_hang_is_logged_once_until_connected(self) -> None:
         self.start()
-        for time in (1, 2):
+        for attempt in (1, 2):
             self.assertTrue(self.silence_noted.wait(PATIENCE_S))
             # A further attempt notes it again, if this one fails.
             self.made._note_silence()
-            self.assertEqual(time, self.log.output.count('does not answer'))
+            self.assertEqual(attempt, self.log.output.count('does not answer'))
             self.answer.set()
             self.assertTrue(self.up.wait(PATIENCE_S))
             self.assertTrue(self.made.up)
-            self.assertEqual(time, self.log.output.count('x: connected'))
+            self.assertEqual(attempt, self.log.output.count('x: connected'))
             for event in (self.answer, self.silence_noted, self.up):
                 event.clear()
             # Keep-alive does the same if libvirtd hangs later on.
@@ -139,3 +140,46 @@ class TestSilence(base.BaseTestCase):
         lines = self.log.output.splitlines()
         self.assertIn('does not answer', lines[0])
         self.assertEqual('libvirt at x: connected', lines[1])
+
+
+class TestConnectionWakeup(base.BaseTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.calls = 0
+        self.wanted = True
+        self.away = False
+        self.enough = threading.Event()
+        conn = mock.Mock(getLibVersion=self.call)
+        self.made = connection.ConnectionWakeup(
+            lambda: conn, lambda: self.wanted
+        )
+        self.addCleanup(setattr, self, 'wanted', False)
+
+    def call(self) -> None:
+        self.calls += 1
+        if self.away:
+            raise fake_libvirt.refused('away')
+        if self.calls >= 3:
+            self.enough.set()
+
+    def test_calls_are_made_while_wanted(self) -> None:
+        for _ in range(2):
+            self.made.wake()
+            self.assertTrue(self.enough.wait(PATIENCE_S))
+            self.wanted = False
+            time.sleep(3 * connection.WAKEUP_PAUSE_S)
+            before = self.calls
+            self.made.wake()
+            time.sleep(3 * connection.WAKEUP_PAUSE_S)
+            self.assertEqual(before, self.calls)
+            self.calls, self.wanted = 0, True
+            self.enough.clear()
+
+    def test_calls_are_made_again_after_a_lost_connection(self) -> None:
+        self.away = True
+        self.made.wake()
+        time.sleep(3 * connection.WAKEUP_PAUSE_S)
+        self.assertEqual(1, self.calls)
+        self.away = False
+        self.made.wake()
+        self.assertTrue(self.enough.wait(PATIENCE_S))

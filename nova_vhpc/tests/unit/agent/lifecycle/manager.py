@@ -47,12 +47,13 @@ class ManagerTestCase(base.BaseTestCase):
         for name, value in options.items():
             conf.set_override(name, value, 'vhpc_agent')
         self.journal = store.Journal(self.state)
+        self.actuator: Any = libvirt_cputune.LibvirtCputuneActuator(conf)
         made = manager.GuestManager(
             conf,
             self.journal,
             qemu_process.Processes('/nowhere', '/nowhere'),
             sampler.Sampler([], []),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            self.actuator,
             lambda: frozenset({0, 1}),
             self,
         )

@@ -43,16 +43,6 @@ class PauseTest(ManagerTestCase):
             self.assertTrue(guest.event_history.wrote(name, 30_000))
         self.assertFalse(guest.event_history.wrote(cputune.PERIOD, 30_001))
 
-    def test_metadata_copy_is_written_again_after_resume(self) -> None:
-        """Otherwise a migration would take agent values for original ones."""
-        self.write(self.look())
-        self.manager.pause()
-        self.drain()
-        self.assert_put_back()
-        self.manager.resume()
-        self.write(self.manager.guests['u'])
-        self.assertIsNotNone(self.domain.metadata_xml)
-
     def test_metadata_copy_is_written_again_after_a_failed_restore(
         self,
     ) -> None:
@@ -68,91 +58,7 @@ class PauseTest(ManagerTestCase):
         self.assertIsNotNone(self.domain.metadata_xml)
 
 
-class RestoredTest(ManagerTestCase):
-    """A guest restored by an operator is not written until resume."""
-
-    def assert_left_alone(self) -> None:
-        guest = self.look()
-        self.write(guest)
-        self.manager.set_shares('u', 7)
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.assertEqual('restored', guest.hands_off)
-
-    def assert_written_after_resume(self) -> None:
-        self.manager.resume()
-        self.write(self.manager.guests['u'])
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.domain.id += 1
-        self.assertEqual('', self.look().hands_off)
-
-    def test_restored_guest_is_not_written_after_a_restart(self) -> None:
-        self.write(self.look())
-        self.manager.restore_one('u').result(PATIENCE_S)
-        self.domain.id = 2
-        self.assert_left_alone()
-        self.assert_written_after_resume()
-
-    def test_restored_guest_is_not_written_after_opting_in_again(self) -> None:
-        self.write(self.look())
-        self.manager.restore_one('u').result(PATIENCE_S)
-        specs, self.domain.specs = self.domain.specs, {}
-        self.manager.enqueue('u')
-        self.drain()
-        self.assertEqual({}, self.manager.guests)
-        self.domain.specs = specs
-        self.assert_left_alone()
-        self.assert_written_after_resume()
-
-
-class OptingOutTest(ManagerTestCase):
-    def test_opting_out_during_a_migration_restores_after_it(self) -> None:
-        guest = self.look()
-        self.write(guest)
-        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.look()
-        self.assertIn(Hold.MIGRATING, guest.holds)
-        self.domain.specs = {}
-        self.reconcile()
-        self.assertEqual(8_000, self.domain.values[cputune.PERIOD])
-        self.domain.job = 0
-        self.reconcile()
-        self.assert_put_back()
-
-
 class LeavingTest(ManagerTestCase):
-    def assert_not_written(self) -> None:
-        self.write(self.manager.guests['u'])
-        self.manager.set_shares('u', 7)
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-
-    def test_guest_adopted_after_nova_reports_a_migration_is_held(
-        self,
-    ) -> None:
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.assertEqual('leaving', self.look().hands_off)
-        self.assert_not_written()
-        self.manager.restore_before_migration(frozenset())
-        self.write(self.manager.guests['u'])
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-
-    def test_resume_does_not_end_the_hold_of_a_migration(self) -> None:
-        self.look()
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.manager.pause()
-        self.drain()
-        self.manager.resume()
-        self.assert_not_written()
-
-    def test_end_of_a_migration_does_not_end_an_operators_restore(
-        self,
-    ) -> None:
-        self.look()
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.manager.restore_one('u')
-        self.manager.restore_before_migration(frozenset())
-        self.drain()
-        self.assert_not_written()
-
     def test_guest_missed_by_adoption_is_held_at_the_next_tick(self) -> None:
         """Adoption and tick missed each other: the next tick holds it."""
         guest = self.look()
@@ -160,12 +66,6 @@ class LeavingTest(ManagerTestCase):
         self.manager.restore_before_migration(frozenset({'u'}))
         self.assertEqual('leaving', guest.hands_off)
         self.manager.restore_before_migration(frozenset())
-
-    def test_guest_adopted_while_paused_is_held_until_resume(self) -> None:
-        self.manager.pause()
-        self.assertEqual('paused', self.look().hands_off)
-        self.manager.resume()
-        self.assertTrue(self.manager.guests['u'].free_to_write)
 
 
 class InvalidOperationTest(ManagerTestCase):
@@ -312,20 +212,6 @@ class RestartedTest(ManagerTestCase):
         self.domain.values = dict(fake_libvirt.ORIGINAL)
         self.domain.metadata_xml = None
         self.domain.written.clear()
-
-    def test_window_does_not_write_to_the_new_run(self) -> None:
-        self.assertFalse(self.manager.set_shares('u', 20))
-        self.drain()
-        found = self.manager.guests['u']
-        self.assertIsNot(self.guest, found)
-        self.assertEqual(1024, found.original.parameters[cputune.SHARES])
-        self.assertEqual([], self.domain.written)
-
-    def test_tick_does_not_write_to_the_new_run(self) -> None:
-        self.manager.write(self.guest, model.CpuTune(9_000, 9_000))
-        self.drain()
-        self.assertEqual([], self.domain.written)
-        self.assertIsNot(self.guest, self.manager.guests['u'])
 
     def test_restore_does_not_write_to_the_new_run(self) -> None:
         """The new run may have another flavor, and not be managed."""

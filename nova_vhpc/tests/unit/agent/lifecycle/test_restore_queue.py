@@ -9,6 +9,7 @@ from typing import ClassVar
 from unittest import mock
 
 import libvirt
+from oslotest import base
 
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune
@@ -40,50 +41,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.recover()
         self.assert_put_back()
         self.assertEqual('restored', self.guest.hands_off)
-
-    def test_failed_reset_of_slices_does_not_stop_the_restore(self) -> None:
-        """For example because the privsep daemon did not start."""
-        self.domain.refuse = lambda: None
-        actuator = self.manager._restore_queue._guest_restorer._actuators[0]
-        with mock.patch.object(actuator, 'undo', side_effect=OSError('no')):
-            done = self.manager.restore_one('u')
-            self.assertEqual('no', done.result(manager_case.PATIENCE_S))
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        # The next agent is to try it, too.
-        self.assertEqual(('u',), self.journal.uuids())
-        self.recover()
-        self.assert_put_back()
-
-    def test_failed_restore_of_a_pause_is_retried(self) -> None:
-        done = self.manager.pause()
-        self.assertEqual('busy', done['u'].result(manager_case.PATIENCE_S))
-        self.recover()
-        self.assert_put_back()
-
-    def test_failed_restore_before_a_migration_is_retried(self) -> None:
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.drain()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.recover()
-        self.assert_put_back()
-
-    def test_failed_restore_after_opting_out_is_retried(self) -> None:
-        self.domain.specs.clear()
-        self.look()
-        self.recover()
-        self.assert_put_back()
-        self.assertEqual({}, self.manager.guests)
-
-    def test_restore_waits_for_the_end_of_a_migration(self) -> None:
-        self.manager.pause()
-        self.drain()
-        self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        self.recover()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.domain.job = 0
-        self.reconcile()
-        self.assert_put_back()
 
     def test_restore_during_a_migration_is_logged_as_info(self) -> None:
         self.domain.job = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
@@ -133,25 +90,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
     def test_restore_ends_if_the_domain_was_started_again(self) -> None:
         self.assert_gone(lambda: self.ends(self.guest.domain_id + 1))
 
-    def test_next_run_is_not_restored_to_the_earlier_one(self) -> None:
-        self.manager.restore_one('u').result(manager_case.PATIENCE_S)
-        self.domain.refuse = lambda: None
-        self.domain.id += 1
-        self.domain.metadata_xml = None
-        now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
-        self.domain.values = dict(now)
-        self.look()
-        self.reconcile()
-        self.assertEqual(now, self.domain.values)
-
-    def test_restore_is_retried_while_another_hold_needs_it(self) -> None:
-        self.manager.restore_before_migration(frozenset({'u'}))
-        self.manager.pause()
-        self.drain()
-        self.manager.restore_before_migration(frozenset())
-        self.recover()
-        self.assert_put_back()
-
     def test_record_of_a_running_domain_is_kept(self) -> None:
         with mock.patch.object(
             self.manager._context.processes, 'find', return_value=77
@@ -167,14 +105,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.assertEqual(
             'the agent is ending', done.result(manager_case.PATIENCE_S)
         )
-
-    def test_attempt_ends_if_the_guest_was_resumed(self) -> None:
-        self.manager.pause()
-        self.drain()
-        self.manager.resume()
-        self.recover()
-        self.assertEqual(8_000, self.domain.values[cputune.QUOTA])
-        self.assertTrue(self.guest.free_to_write)
 
     def test_partial_restore_is_no_external_change(self) -> None:
         self.manager.pause()
@@ -217,13 +147,6 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.look()
         done = self.manager.restore_one('u')
         self.assertEqual('', done.result(manager_case.PATIENCE_S))
-
-    def test_opting_in_again_ends_the_restore(self) -> None:
-        self.domain.specs = {}
-        self.look()
-        self.domain.specs = {'vhpc:workload': 'parallel'}
-        self.recover()
-        self.assertTrue(self.guest.free_to_write)
 
 
 class RestartingLock:
@@ -285,18 +208,71 @@ class WithoutLibvirtTest(manager_case.ManagerTestCase):
 
     def restore(self) -> str:
         """Return the outcome of a restore without libvirt."""
-        actuator = self.manager._restore_queue._guest_restorer._actuators[0]
         self.manager.connection._conn = None
-        with mock.patch.object(actuator, 'undo') as self.undone:
-            done = self.manager.restore_one('u')
-            return done.result(manager_case.PATIENCE_S)
+        return self.manager.restore_one('u').result(manager_case.PATIENCE_S)
 
-    def test_slices_are_reset_without_libvirt(self) -> None:
+    def test_restore_of_a_written_guest_fails_without_libvirt(self) -> None:
         self.write(self.guest)
         self.assertIn('no connection', self.restore())
-        self.undone.assert_called_once_with(self.guest)
+        self.assertEqual(('u',), self.journal.uuids())
 
     def test_restore_of_a_guest_never_written_succeeds_without_libvirt(
         self,
     ) -> None:
         self.assertEqual(restore_queue.DONE, self.restore())
+
+
+def done(outcome: str) -> restore_queue.RestoreAttempt:
+    attempt = restore_queue.RestoreAttempt()
+    attempt.set_result(outcome)
+    return attempt
+
+
+class RestoreReportTest(base.BaseTestCase):
+    def test_each_server_is_listed_by_its_outcome(self) -> None:
+        attempts = {
+            'b': done(restore_queue.DONE),
+            'a': done(restore_queue.DONE),
+            'c': done('busy'),
+            'd': done(restore_queue.GONE),
+        }
+        self.assertEqual(
+            {
+                'restored': ['a', 'b'],
+                'failed': {'c': 'busy'},
+                'unknown': ['d'],
+            },
+            restore_queue.report_restored(attempts, 60.0),
+        )
+
+    def test_an_attempt_beyond_the_wait_is_reported_as_failed(
+        self,
+    ) -> None:
+        report = restore_queue.report_restored(
+            {
+                'a': restore_queue.RestoreAttempt(),
+                'b': done(restore_queue.DONE),
+            },
+            0.01,
+        )
+        self.assertEqual(['b'], report['restored'])
+        self.assertIn('0.01 s', report['failed']['a'])
+
+    def test_a_server_that_is_not_managed_is_refused_or_unknown(self) -> None:
+        self.assertEqual(
+            ['x'], restore_queue.report_refused('x', None)['unknown']
+        )
+        self.assertEqual(
+            {'x': 'left alone: no journal'},
+            restore_queue.report_refused('x', 'no journal')['failed'],
+        )
+
+    def test_a_server_is_resumed_or_not_or_unknown(self) -> None:
+        for reason, key, outcome in (
+            ('', 'resumed', ['x']),
+            ('busy', 'failed', {'x': 'busy'}),
+            (None, 'unknown', ['x']),
+        ):
+            answer = restore_queue.report_resumed('x', reason)
+            self.assertEqual(outcome, answer.pop(key))
+            self.assertFalse(any(answer.values()))

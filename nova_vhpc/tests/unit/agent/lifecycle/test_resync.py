@@ -15,7 +15,7 @@ from collections.abc import Callable
 from oslotest import base
 
 from nova_vhpc.agent import context
-from nova_vhpc.agent.guests import write_permission
+from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import resync
 from nova_vhpc.tests.unit.agent.guests import test_guest, test_registry
@@ -47,7 +47,7 @@ class ResyncTest(base.BaseTestCase):
         guests.add(test_guest.make())
         guests.add_unmanaged('gone', (1, 1))
         self.guests = guests
-        self.permission = write_permission.WritePermission(dry_run=False)
+        self.permission = registry.WritePermission(dry_run=False)
         self.enqueued: list[str] = []
         self.forgotten: list[str] = []
         self.retried: list[str] = []

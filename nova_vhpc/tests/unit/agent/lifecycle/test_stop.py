@@ -77,15 +77,6 @@ class StopTest(manager_case.ManagerTestCase):
             self.assertTrue(self.manager.stop(PATIENCE_S))
         self.assert_put_back()
 
-    def test_external_change_at_the_last_moment_stays(self) -> None:
-        self.write(self.look())
-        self.domain.values[cputune.SHARES] = 333
-        self.assertTrue(self.manager.stop(PATIENCE_S))
-        self.assertEqual(
-            {**fake_libvirt.ORIGINAL, cputune.SHARES: 333}, self.domain.values
-        )
-        self.assertTrue(self.journal.load('u').is_handed_back)
-
     def test_external_shares_replaced_by_a_window_are_restored(self) -> None:
         guest = self.look()
         self.manager.set_shares('u', 20)

@@ -7,6 +7,8 @@ import os
 import pathlib
 import tempfile
 import types
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import libvirt
@@ -15,7 +17,7 @@ from oslotest import base
 from nova_vhpc.agent import context
 from nova_vhpc.agent.actuators import libvirt_cputune, weights
 from nova_vhpc.agent.external_changes import misdirected_writes
-from nova_vhpc.agent.guests import quarantine, write_permission
+from nova_vhpc.agent.guests import quarantine, registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.libvirt import cgroup_weight, cputune, executor
@@ -31,6 +33,26 @@ from nova_vhpc.tests.unit.agent.guests import (
 )
 
 WISH = model.CpuTune(5_000, 2_500)
+
+FORBIDDEN: tuple[tuple[Callable[[Any], None], Callable[[Any], None]], ...] = (
+    (
+        lambda test: setattr(test.permission, 'dry_run', True),
+        lambda test: setattr(test.permission, 'dry_run', False),
+    ),
+    (
+        lambda test: setattr(test.permission, 'paused', True),
+        lambda test: setattr(test.permission, 'paused', False),
+    ),
+    (
+        lambda test: test.permission.ending.set(),
+        lambda test: test.permission.ending.clear(),
+    ),
+    (
+        lambda test: test.guest.holds.add(Hold.LEAVING),
+        lambda test: test.guest.holds.clear(),
+    ),
+)
+"""What forbids to write, and what ends that, given the test."""
 
 
 class Link:
@@ -63,7 +85,7 @@ class WriterCase(base.BaseTestCase):
         self.guest = self.make()
         self.guests = test_registry.make()
         self.guests.add(self.guest)
-        self.permission = write_permission.WritePermission(dry_run=False)
+        self.permission = registry.WritePermission(dry_run=False)
         self.deadline = 60.0
         self.quarantine = quarantine.Quarantine(
             test_quarantine.OPTIONS, self.guests
@@ -91,7 +113,7 @@ class WriterCase(base.BaseTestCase):
                 self.journal,
                 processes,
             ),
-            [libvirt_cputune.LibvirtCputuneActuator(conf)],
+            libvirt_cputune.LibvirtCputuneActuator(conf),
             weights.Weights(
                 options,
                 processes,
@@ -109,7 +131,7 @@ class WriterCase(base.BaseTestCase):
         return guest
 
     def write(self) -> dict[str, int]:
-        self.writer.write(self.guest, WISH, 2_500)
+        self.writer.write(self.guest, WISH)
         self.assertTrue(self.executor.drain(60.0))
         return self.domain.values
 
@@ -140,12 +162,16 @@ class WriterTest(WriterCase):
             self.assertTrue(self.writer.set_shares('u', 9))
         self.assertEqual('9', path.read_text())
 
-    def assert_nothing_is_written(self) -> None:
-        self.assertEqual(50_000, self.write()[cputune.QUOTA])
-        self.writer.set_shares('u', 7)
-        self.assertEqual(1024, self.domain.values[cputune.SHARES])
-        self.assertEqual((), self.journal.uuids())
-        self.assertFalse(self.domain.has_metadata_copy)
+    def test_nothing_is_written_without_permission(self) -> None:
+        for begin, end in FORBIDDEN:
+            begin(self)
+            self.assertEqual(50_000, self.write()[cputune.QUOTA])
+            self.writer.set_shares('u', 7)
+            self.assertEqual(1024, self.domain.values[cputune.SHARES])
+            self.assertEqual((), self.journal.uuids())
+            self.assertFalse(self.domain.has_metadata_copy)
+            end(self)
+        self.assertEqual(2_500, self.write()[cputune.QUOTA])
 
     def test_nothing_is_written_without_the_metadata_copy(self) -> None:
         """Otherwise a migration would take agent values for original ones."""
@@ -184,20 +210,6 @@ class WriterTest(WriterCase):
             20_000, self.journal.load('u').original.parameters[cputune.QUOTA]
         )
 
-    def test_dry_run_writes_nothing(self) -> None:
-        self.permission.dry_run = True
-        self.assert_nothing_is_written()
-
-    def test_nothing_is_written_while_paused(self) -> None:
-        self.permission.paused = True
-        self.assert_nothing_is_written()
-        self.permission.paused = False
-        self.assertEqual(2_500, self.write()[cputune.QUOTA])
-
-    def test_nothing_is_written_while_the_agent_ends(self) -> None:
-        self.permission.ending.set()
-        self.assert_nothing_is_written()
-
     def test_nothing_is_written_if_permission_ends_during_the_wait(
         self,
     ) -> None:
@@ -226,10 +238,6 @@ class WriterTest(WriterCase):
         self.assertTrue(gate_.ending.is_set())
         self.assertEqual(1024, self.domain.values[cputune.SHARES])
         self.assertEqual((), self.journal.uuids())
-
-    def test_leaving_guest_is_not_written(self) -> None:
-        self.guest.holds.add(Hold.LEAVING)
-        self.assert_nothing_is_written()
 
     def test_guest_of_an_earlier_run_is_not_written(self) -> None:
         self.guests.add(self.make())
@@ -326,27 +334,19 @@ class PlaceTest(WriterCase):
             self.writer.place('u', (1, 0))
         pin.assert_not_called()
 
-    def assert_not_placed(self) -> None:
-        self.assertFalse(self.writer.place('u', (1, 0)))
-        self.assertFalse(self.writer.place('u', ()))
-        self.assertEqual({}, self.affinity)
-
-    def test_guest_without_a_journal_record_is_not_placed(self) -> None:
-        # A killed agent would leave it placed, and the next not know it.
-        self.guest.journalled = False
-        self.assert_not_placed()
-
-    def test_guest_that_is_held_is_not_placed(self) -> None:
-        self.guest.holds.add(Hold.LEAVING)
-        self.assert_not_placed()
-
-    def test_nothing_is_placed_while_the_agent_ends(self) -> None:
-        self.permission.ending.set()
-        self.assert_not_placed()
-
-    def test_nothing_is_placed_while_paused(self) -> None:
-        self.permission.paused = True
-        self.assert_not_placed()
+    def test_nothing_is_placed_without_permission(self) -> None:
+        # A killed agent would leave a guest without a record placed, and the
+        # next one would not know it.
+        unrecorded = (
+            lambda test: setattr(test.guest, 'journalled', False),
+            lambda test: setattr(test.guest, 'journalled', True),
+        )
+        for begin, end in (*FORBIDDEN, unrecorded):
+            begin(self)
+            self.assertFalse(self.writer.place('u', (1, 0)))
+            self.assertFalse(self.writer.place('u', ()))
+            self.assertEqual({}, self.affinity)
+            end(self)
 
     def test_guest_that_is_gone_is_not_placed(self) -> None:
         self.assertFalse(self.writer.place('other', (1, 0)))

@@ -15,8 +15,6 @@ from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import (
     block,
     cpu_stat,
-    kvm,
-    libvirt_delay,
     sampler,
     schedstat,
     tap,
@@ -189,50 +187,6 @@ class TestCpuStat(ProbeCase):
     def test_guest_without_control_groups_has_no_reader(self) -> None:
         probe = cpu_stat.CpuStatProbe(self.host)
         self.assertIsNone(probe.attach(self.target()))
-
-
-class TestKvm(ProbeCase):
-    def test_latency_counts_pause_loop_exits(self) -> None:
-        probe = kvm.KvmProbe(self.host)
-        self.assertIn('no KVM', probe.check())
-        name = 'sys/kernel/debug/kvm/7-12/vcpu{}/directed_yield_attempted'
-        for vcpu in range(2):
-            self.put(name.format(vcpu), '10\n')
-        self.assertIsNone(probe.check())
-        reader = probe.attach(self.target())
-        self.assertIsNone(reader.read())
-        self.put(name.format(1), '110\n')
-        self.assertEqual(50 * kvm.SPIN_US, reader.read().latency_us)
-
-    def test_guest_without_kvm_has_no_reader(self) -> None:
-        (self.root / 'sys/kernel/debug/kvm').mkdir(parents=True)
-        self.assertIsNone(kvm.KvmProbe(self.host).attach(self.target()))
-
-
-class TestLibvirtDelay(ProbeCase):
-    def test_delay_is_parsed_from_the_statistics(self) -> None:
-        self.assertEqual(
-            (5, 7),
-            libvirt_delay.parse(
-                {
-                    'vcpu.maximum': 3,
-                    'vcpu.0.delay': 5,
-                    'vcpu.1.delay': 7,
-                    'vcpu.2.state': 0,
-                }
-            ),
-        )
-
-    def test_there_is_no_reading_without_an_answer(self) -> None:
-        probe = libvirt_delay.LibvirtDelayProbe(self.host)
-        self.assertIsNotNone(probe.check())
-        reader = libvirt_delay.LibvirtDelayReader(probe, 'u')
-        probe._serial, probe._delays = 1, {'u': (1_000, 3_000)}
-        self.assertIsNone(reader.read())
-        self.assertIsNone(reader.read())
-        probe._serial, probe._delays = 2, {'u': (2_000, 6_000)}
-        self.assertEqual(2.0, reader.read().latency_us)
-        self.assertIsNone(reader.read())
 
 
 class TestDamagedCounters(ProbeCase):

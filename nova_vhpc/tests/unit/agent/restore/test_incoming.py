@@ -9,7 +9,7 @@ from xml.sax import saxutils
 
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata
+from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import (
     JournalError,
     JournalRecord,
@@ -56,7 +56,7 @@ def domain(
     metadata_copy = (
         ''
         if text is None
-        else f'<vhpc:journal xmlns:vhpc="{domain_metadata.URI}">'
+        else f'<vhpc:journal xmlns:vhpc="{store.METADATA_URI}">'
         f'{saxutils.escape(text)}</vhpc:journal>'
     )
     return (
@@ -74,7 +74,7 @@ class IncomingTest(base.BaseTestCase):
         changed = incoming.with_original_settings(xml, HERE) or ''
         root = ElementTree.fromstring(changed)
         self.assertIsNone(
-            root.find(f'./metadata/{{{domain_metadata.URI}}}journal')
+            root.find(f'./metadata/{{{store.METADATA_URI}}}journal')
         )
         self.assertIn('<nova:extraSpec ', changed)
         return {

@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recovery from a metadata copy of this host or another one."""
+"""Recovery from a record, or from a metadata copy of this or another host."""
 
 import dataclasses
+import json
 import tempfile
 from typing import Any
 
 import libvirt
 from oslotest import base
 
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.restore import recovery
@@ -21,9 +22,13 @@ BOTH = frozenset({0, 1})
 ORIGINAL = cputune.Cputune(
     dict(fake_libvirt.ORIGINAL), (frozenset({0}),) * 2, frozenset({0}), 2
 )
+ANY: written_values.WrittenValues = dict.fromkeys(
+    (*fake_libvirt.ORIGINAL, 'vcpupin 0', 'vcpupin 1')
+)
+"""So many values were written that any may be the agent's."""
 
 
-class MetadataCopyTest(base.BaseTestCase):
+class RecoveryTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.domain = fake_libvirt.Domain()
@@ -31,13 +36,43 @@ class MetadataCopyTest(base.BaseTestCase):
         self.processes = qemu_process.Processes('/nowhere', '/nowhere')
         self.restorer = recovery.Restorer(self.journal, self.processes)
 
+    def record(
+        self, domain_id: int | None = None, **about: Any
+    ) -> JournalRecord:
+        """Return a record.
+
+        :param domain_id: of the run that it is about; None for the present.
+        """
+        run = self.domain.id if domain_id is None else domain_id
+        about = {'original': ORIGINAL, 'written': ANY, **about}
+        return JournalRecord(
+            'u', 'vm', qemu_process.Identity('', 0, 0, run), **about
+        )
+
+    def test_record_of_a_newer_agent_is_kept_as_it_is(self) -> None:
+        self.domain.pins = [(True, False)] * 2
+        self.domain.values[cputune.QUOTA] = 8_000
+        self.journal.save(self.record())
+        file = self.journal.path / 'u.json'
+        newer = json.dumps({**json.loads(file.read_text()), 'version': 99})
+        file.write_text(newer)
+        for _ in range(2):
+            # The second time, its values are external changes.
+            outcome = self.restorer.recover(self.domain)
+            self.assertIs(recovery.Outcome.FROM_DEFINITION_NEWER, outcome)
+            self.domain.written.clear()
+        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.assertEqual([(True, True)] * 2, self.domain.pins)
+        self.assertEqual([], self.domain.written)
+        self.restorer.forget('u')
+        self.assertEqual([file], list(self.journal.path.iterdir()))
+        self.assertEqual(newer, file.read_text())
+
     def clean(self, domain_id: int = 9, **about: Any) -> recovery.Outcome:
         """
         :param domain_id: of the run that the copy is about.
         """
-        identity = qemu_process.Identity('', 0, 0, domain_id)
-        record = JournalRecord('u', 'vm', identity, ORIGINAL, **about)
-        domain_metadata.put(self.domain, record)
+        store.put_metadata(self.domain, self.record(domain_id, **about))
         self.domain.written.clear()
         return self.restorer.recover(self.domain)
 
@@ -45,10 +80,9 @@ class MetadataCopyTest(base.BaseTestCase):
         self,
     ) -> None:
         """An agent was killed between the two."""
-        here = qemu_process.Identity('', 0, 0, self.domain.id)
-        record = JournalRecord('u', 'vm', here, ORIGINAL, sequence=1)
+        record = self.record(sequence=1)
         self.journal.save(record)
-        domain_metadata.put(
+        store.put_metadata(
             self.domain, dataclasses.replace(record, restored=True, sequence=2)
         )
         self.domain.values[cputune.SHARES] = 7
@@ -109,7 +143,7 @@ class MetadataCopyTest(base.BaseTestCase):
             written=written,
             sequence=3,
         )
-        domain_metadata.put(self.domain, record)
+        store.put_metadata(self.domain, record)
         self.restorer.recover(self.domain)
         self.assertEqual([(True, False)] * 2, self.domain.pins)
 
@@ -119,29 +153,24 @@ class MetadataCopyTest(base.BaseTestCase):
         self.domain.values[cputune.SHARES] = 7
         self.domain.online = (True, False)
         self.domain.pins = [(True, False)] * 2
-        for written in ({cputune.SHARES: frozenset({7})}, None):
-            self.journal.save(
-                JournalRecord(
-                    'u',
-                    'vm',
-                    qemu_process.Identity('', 0, 0, self.domain.id),
-                    everything,
-                    written=written,
-                )
+        self.journal.save(
+            self.record(
+                original=everything,
+                written={cputune.SHARES: frozenset({7})},
             )
-            with self.assertNoLogs(recovery.LOG, 'WARNING'):
-                self.restorer.recover(self.domain)
+        )
+        with self.assertNoLogs(recovery.LOG, 'WARNING'):
+            self.restorer.recover(self.domain)
         self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
         self.assertNotIn('pin', self.domain.written)
 
     def came(self, **about: Any) -> list[tuple[bool, ...]]:
         """Switch on the second CPU after a guest was pinned without it."""
-        here = qemu_process.Identity('', 0, 0, self.domain.id)
-        record = JournalRecord('u', 'vm', here, ORIGINAL, **about)
+        record = self.record(**about)
         found: list[tuple[bool, ...]] = []
         for put in (
             self.journal.save,
-            lambda it: domain_metadata.put(self.domain, it),
+            lambda it: store.put_metadata(self.domain, it),
         ):
             self.domain.values[cputune.SHARES] = 7
             self.domain.pins = [(True, False)] * 2
@@ -166,11 +195,8 @@ class MetadataCopyTest(base.BaseTestCase):
 
     def test_restore_that_reached_another_run_is_reverted(self) -> None:
         """libvirt applies calls that waited to the new run."""
-        here = qemu_process.Identity('', 0, 0, self.domain.id)
         sevens = dict.fromkeys(fake_libvirt.ORIGINAL, frozenset({7_000}))
-        self.journal.save(
-            JournalRecord('u', 'vm', here, ORIGINAL, written=sevens)
-        )
+        self.journal.save(self.record(written=sevens))
         self.domain.pins = [(True, False)] * 2
         self.domain.values = dict.fromkeys(fake_libvirt.ORIGINAL, 7_000)
         resized = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 20_000}
@@ -198,10 +224,7 @@ class MetadataCopyTest(base.BaseTestCase):
         for online, pin in ((True, False), first), ((True, True), BOTH):
             self.domain.online = online
             self.domain.pins = [(True, False), online]
-            here = qemu_process.Identity('', 0, 0, self.domain.id - 1)
-            self.journal.save(
-                JournalRecord('u', 'vm', here, ORIGINAL, written=written)
-            )
+            self.journal.save(self.record(self.domain.id - 1, written=written))
             outcome = self.restorer.recover(self.domain)
             self.assertEqual(pin == BOTH, outcome == recovery.Outcome.RESTORED)
             self.assertEqual(pin, cputune.pin_cpus(self.domain.pins[0]))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from unittest import mock
 
 from nova_vhpc.agent.actuators import affinity
-from nova_vhpc.agent.journal import domain_metadata, store, written_values
+from nova_vhpc.agent.journal import store, written_values
 from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import restore_guest
@@ -67,13 +67,11 @@ class WindowsOfKilledAgentTest(test_affinity.AffinityTestCase):
             self.journal, Processes(self.process.pid, self.tids, self.weight)
         )
 
-    def record(
-        self, written: written_values.WrittenValues | None
-    ) -> JournalRecord:
+    def record(self, written: written_values.WrittenValues) -> JournalRecord:
         here = qemu_process.Identity('', 0, 0, self.domain.id)
         return JournalRecord('u', 'vm', here, ORIGINAL, written=written)
 
-    def recover(self, written: written_values.WrittenValues | None) -> str:
+    def recover(self, written: written_values.WrittenValues) -> str:
         """Recover from the record of a killed agent; return cpu.idle."""
         self.journal.save(self.record(written))
         self.restorer.recover(self.domain)
@@ -105,14 +103,9 @@ class WindowsOfKilledAgentTest(test_affinity.AffinityTestCase):
         )
 
     def test_metadata_copy_serves_without_the_record(self) -> None:
-        domain_metadata.put(self.domain, self.record(IDLE))
+        store.put_metadata(self.domain, self.record(IDLE))
         self.restorer.recover(self.domain)
         self.assertEqual('0', self.idle.read_text())
-
-    def test_idle_ends_if_the_record_does_not_say_what_was_written(
-        self,
-    ) -> None:
-        self.assertEqual('0', self.recover(None))
 
     def test_idle_that_somebody_else_set_stays(self) -> None:
         self.assertEqual('1', self.recover(NOT_IDLE))

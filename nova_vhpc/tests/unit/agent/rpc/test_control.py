@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Control calls over an in-memory bus, between old and new versions."""
+"""Control calls over an in-memory bus."""
 
 import threading
 import time
@@ -38,18 +38,6 @@ class Control:
     def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
         self.calls.append(('restore', server, wait_s))
         return RESULT
-
-
-class OldEndpoint:
-    """The endpoint of the first release."""
-
-    target = messaging.Target(namespace=control.NAMESPACE, version='1.0')
-
-    def pause(self, context: Any) -> dict[str, Any]:
-        return {'answer': {}}
-
-    def restore(self, context: Any, server: Any = None) -> dict[str, Any]:
-        return {'answer': {'restored': [server]}}
 
 
 class NextMajorEndpoint:
@@ -98,41 +86,12 @@ class TestControl(base.BaseTestCase):
             self.control.calls,
         )
 
-    def test_older_agent_is_called_with_its_version(self) -> None:
-        self.serve(OldEndpoint())
-        self.assertEqual({}, self.client.call(self.host, 'pause'))
+    def test_call_without_a_wait_waits_for_some_seconds(self) -> None:
+        endpoint = control._Endpoint(self.control)
+        endpoint.pause({})
+        endpoint.restore({}, server='s')
         self.assertEqual(
-            {'restored': ['s']},
-            self.client.call(self.host, 'restore', server='s'),
-        )
-        error = self.assertRaises(
-            control.ControlError,
-            self.client.call,
-            self.host,
-            'resume',
-            server='s',
-        )
-        self.assertIn('cannot resume a single server', str(error))
-
-    def test_older_caller_is_answered(self) -> None:
-        self.serve(control._Endpoint(self.control))
-        old = messaging.get_rpc_client(
-            self.client._transport,
-            messaging.Target(
-                topic=control.TOPIC,
-                namespace=control.NAMESPACE,
-                version='1.0',
-            ),
-        ).prepare(server=self.host, timeout=60)
-        self.assertEqual({'answer': RESULT}, old.call({}, 'pause'))
-        self.assertEqual(
-            {'answer': RESULT}, old.call({}, 'restore', server='s')
-        )
-        self.assertEqual(
-            [
-                ('pause', control.WAIT_S),
-                ('restore', 's', control.WAIT_S),
-            ],
+            [('pause', control.WAIT_S), ('restore', 's', control.WAIT_S)],
             self.control.calls,
         )
 

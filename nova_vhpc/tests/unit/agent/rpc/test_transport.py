@@ -14,7 +14,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.rpc import exclusive_queue, native_threads, transport
+from nova_vhpc.agent.rpc import transport
 from nova_vhpc.cmd import ctl
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
@@ -64,57 +64,12 @@ class TransportTest(base.BaseTestCase):
         self.assertIn('confluent_kafka', str(error))
         self.assertNotIn(SECRET, str(error))
 
-    def test_connections_are_made_by_the_class_of_exclusive_queues(
-        self,
-    ) -> None:
-        """By an attribute that oslo.messaging does not document."""
-        conf = self.conf('rabbit://h/')
-        plain = native_threads.messaging.get_rpc_transport(conf)
-        self.addCleanup(plain.cleanup)
-        self.assertIs(
-            exclusive_queue.impl_rabbit.Connection,
-            plain._driver._connection_pool.connection_cls,
-        )
-        for make in (
-            transport.get_transport,
-            transport.get_notification_transport,
-        ):
-            made = make(conf)
-            self.addCleanup(made.cleanup)
-            self.assertIs(
-                exclusive_queue._Connection,
-                made._driver._connection_pool.connection_cls,
-            )
-
     def test_rabbit_options_are_set_for_rabbit_only(self) -> None:
         made = transport.get_transport(self.conf('rabbit://h/'))
         self.addCleanup(made.cleanup)
         options = made._driver.conf.oslo_messaging_rabbit
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertTrue(options.amqp_auto_delete)
-
-    def test_only_notification_queues_are_bounded(self) -> None:
-        made = transport.get_notification_transport(self.conf('rabbit://h/'))
-        self.addCleanup(made.cleanup)
-        options = made._driver.conf.oslo_messaging_rabbit
-        self.assertEqual(64, options.rabbit_qos_prefetch_count)
-        self.assertFalse(options.amqp_auto_delete)
-
-    def test_notifications_may_have_their_own_bus(self) -> None:
-        conf = self.conf('rabbit://h/')
-        transport.get_notification_transport(conf).cleanup()
-        group = 'oslo_messaging_notifications'
-        conf.set_override('transport_url', 'rabbit://other/', group)
-        made = transport.get_notification_transport(conf)
-        self.addCleanup(made.cleanup)
-        (host,) = made._driver._url.hosts
-        self.assertEqual('other', host.hostname)
-
-        conf.set_override('transport_url', 'rabit://other/', group)
-        error = self.assertRaises(
-            errors.ConfigError, transport.get_notification_transport, conf
-        )
-        self.assertIn(f'[{group}]transport_url', str(error))
 
     def test_options_of_the_operator_are_kept(self) -> None:
         conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')

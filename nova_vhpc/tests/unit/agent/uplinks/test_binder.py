@@ -12,11 +12,11 @@ from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import binder, claims, steering
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
-    binder_set,
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.placement import client, publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -39,7 +39,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.ovsdb = ovsdb.MemoryOvsdb()
         self.row = self.ovsdb.plug('u', MAC)
         self.enabled = True
-        self.records = encap_ip_journal.EncapIpJournal(self.state)
+        self.records = encap_ip_writer.EncapIpJournal(self.state)
         self.binder = self.make_binder()
         self.target = self.look()
 
@@ -48,10 +48,10 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
             self.ovsdb,
             self.records,
             'h1',
-            uplink_links.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
+            guest_ports.UplinkLinks(links.Links(pathlib.Path('/nowhere'))),
             lambda: False,
         )
-        binders = binder_set.BinderSet([self.encap_ips])
+        binders = binder_base.BinderSet([self.encap_ips])
         return binder.UplinkBinder(
             binders,
             lambda: self.manager.guests,
@@ -372,7 +372,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         with (
             mock.patch.object(
                 steering.Steering,
-                'way',
+                'carrier',
                 side_effect=interfaces.UnsupportedError('provider network'),
             ),
             mock.patch.object(binder.time, 'monotonic', return_value=1e12),

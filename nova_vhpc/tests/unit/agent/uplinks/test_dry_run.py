@@ -14,14 +14,13 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.uplinks import (
     binder,
     claims,
-    dry_run,
     publish_worker,
 )
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
-    binder_set,
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
@@ -102,18 +101,18 @@ class NoCrashedAgentTest(manager_case.ManagerTestCase):
 
 class DryBinderTest(manager_case.ManagerTestCase):
     def make_binder(self) -> binder.UplinkBinder:
-        self.records = encap_ip_journal.EncapIpJournal(self.state)
+        self.records = encap_ip_writer.EncapIpJournal(self.state)
         database = ovsdb.MemoryOvsdb()
         self.row = database.plug('u', '52:54:00:00:00:01')
         self.ovsdb = database
         claim = claims.ClaimedUplink('br-uplink', 'eth1', '10.2.0.1')
-        binders = binder_set.BinderSet(
+        binders = binder_base.BinderSet(
             [
                 encap_ip.EncapIpBinder(
                     database,
                     self.records,
                     'h1',
-                    uplink_links.UplinkLinks(
+                    guest_ports.UplinkLinks(
                         links.Links(pathlib.Path('/nowhere'))
                     ),
                     lambda: False,
@@ -151,7 +150,7 @@ class DryBinderTest(manager_case.ManagerTestCase):
 
     def test_names_what_a_crash_left(self) -> None:
         made = self.make_binder()
-        self.records.save(encap_ip_journal.GuestRecord('u', ()))
+        self.records.save(encap_ip_writer.GuestRecord('u', ()))
         with self.assertLogs('nova_vhpc.agent.uplinks.binder') as logs:
             made.start()
         made.stop()
@@ -174,7 +173,9 @@ class TestService(manager_case.ManagerTestCase):
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
         self.addCleanup(made.guest_manager.executor.close)
-        self.assertIsInstance(made.publish_worker, dry_run.DryPublishWorker)
+        self.assertIsInstance(
+            made.publish_worker, publish_worker.DryPublishWorker
+        )
         self.assertTrue(made.binder._dry_run)
         # A phase that is sent moves servers on other hosts.
         self.assertTrue(made.phase_exchange._silent)
@@ -197,7 +198,7 @@ class TestService(manager_case.ManagerTestCase):
         conf = self.conf()
         self.assertIs(
             publish_worker.PublishWorker,
-            type(dry_run.make_publish_worker(conf, 'host')),
+            type(publish_worker.make_publish_worker(conf, 'host')),
         )
         made = service.Service(conf)
         self.addCleanup(made.lock.release)
@@ -205,7 +206,9 @@ class TestService(manager_case.ManagerTestCase):
         self.assertFalse(made.binder._dry_run)
 
     def test_uplinks_are_discovered_and_not_published(self) -> None:
-        worker = dry_run.make_publish_worker(self.conf('--dry-run'), 'host')
+        worker = publish_worker.make_publish_worker(
+            self.conf('--dry-run'), 'host'
+        )
         asked = mock.create_autospec(publisher.Publisher, instance=True)
         asked.node.return_value = 'node1'
         worker._make_publisher = lambda: asked

@@ -12,7 +12,6 @@ from oslotest import base
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.uplinks import claims, port_networks, steering
 from nova_vhpc.agent.uplinks.binders import base as binder_base
-from nova_vhpc.agent.uplinks.binders import binder_set
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import open_vswitch, port_network
 from nova_vhpc_lab.ovn import domain
@@ -59,9 +58,9 @@ class SteeringTest(base.BaseTestCase):
         made.serves.return_value = True
         return made
 
-    def way(
+    def carrier(
         self, *uplinks: claims.ClaimedUplink, uplink_nic: int | None = None
-    ) -> steering.Way:
+    ) -> steering.Carrier:
         networks = mock.create_autospec(
             port_networks.PortNetworks, instance=True
         )
@@ -73,18 +72,20 @@ class SteeringTest(base.BaseTestCase):
             or port.external_ids['attached-mac'] not in self.networks
         )
         return steering.Steering(
-            binder_set.BinderSet(self.binders),
+            binder_base.BinderSet(self.binders),
             'h1',
             lambda: self.read(),
             networks,
             steering.links.Links(self.sysfs),
-        ).way(self.domain, uplinks or (uplink(1),), uplink_nic)
+        ).carrier(
+            claims.Claimant(self.domain, uplinks or (uplink(1),), uplink_nic)
+        )
 
     def assert_unsteered(
         self, cause: str, *words: str, uplinks: object = ()
     ) -> None:
         """Assert why nothing steers, and that the host is named."""
-        error = self.assertRaises(UnsupportedError, self.way, *uplinks)
+        error = self.assertRaises(UnsupportedError, self.carrier, *uplinks)
         self.assertEqual(cause, error.cause)
         self.assertTrue(error.remedy)
         for word in words:
@@ -99,12 +100,12 @@ class SteeringTest(base.BaseTestCase):
     def test_tunnels_are_for_a_binder_of_tunnels(self) -> None:
         self.binders.insert(0, self.binder('p', binder_base.PROVIDER))
         self.networks = {MACS[1]: TUNNEL}
-        way = self.way()
-        self.assertEqual(('t', True), (way.name, way.is_certain))
+        carrier = self.carrier()
+        self.assertEqual(('t', True), (carrier.name, carrier.is_certain))
 
     def test_unknown_network_is_for_the_first_binder_for_now(self) -> None:
-        way = self.way()
-        self.assertEqual(('t', False), (way.name, way.is_certain))
+        carrier = self.carrier()
+        self.assertEqual(('t', False), (carrier.name, carrier.is_certain))
 
     def test_network_that_may_change_is_for_any_binder(self) -> None:
         """OVN makes the flows to physical networks last."""
@@ -112,21 +113,21 @@ class SteeringTest(base.BaseTestCase):
         self.binders = [self.binder('p', binder_base.PROVIDER)]
         self.assert_unsteered('no-binder')
         self.unsettled = {MACS[1]}
-        way = self.way()
-        self.assertEqual(('p', False), (way.name, way.is_certain))
+        carrier = self.carrier()
+        self.assertEqual(('p', False), (carrier.name, carrier.is_certain))
 
     def test_only_uplink_of_a_physnet_needs_no_binder(self) -> None:
         self.networks = {MACS[1]: provider('hpc1')}
         self.assertEqual(
-            steering.Way('neutron', devices=('tap02',)), self.way()
+            steering.Carrier('neutron', devices=('tap02',)), self.carrier()
         )
         self.networks = {
             MACS[0]: provider('hpc2'),
             MACS[1]: provider('hpc1'),
         }
         self.assertEqual(
-            steering.Way('neutron', devices=('tap01', 'tap02')),
-            self.way(uplink(1), uplink(2)),
+            steering.Carrier('neutron', devices=('tap01', 'tap02')),
+            self.carrier(uplink(1), uplink(2)),
         )
 
     def test_one_of_several_uplinks_of_a_physnet_is_not_steered(self) -> None:
@@ -140,7 +141,7 @@ class SteeringTest(base.BaseTestCase):
             uplinks=(uplink(1, 'n9'),),
         )
         self.binders.append(self.binder('p', binder_base.PROVIDER))
-        self.assertEqual('p', self.way(uplink(1, 'n9')).name)
+        self.assertEqual('p', self.carrier(uplink(1, 'n9')).name)
 
     def test_claim_on_a_physnet_without_a_port_is_not_steered(self) -> None:
         self.networks = {MACS[1]: provider('hpc0')}
@@ -172,7 +173,7 @@ class SteeringTest(base.BaseTestCase):
             )
         )
         self.assertEqual(
-            steering.Way('hardware'), self.way(uplink(1), uplink(2))
+            steering.Carrier('hardware'), self.carrier(uplink(1), uplink(2))
         )
 
     def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
@@ -186,7 +187,7 @@ class SteeringTest(base.BaseTestCase):
             )
 
         plug('br-hpc1')
-        self.assertEqual(steering.Way('linux_bridge'), self.way())
+        self.assertEqual(steering.Carrier('linux_bridge'), self.carrier())
         plug('br-mgmt')
         self.assert_unsteered('linux-bridge', MACS[0], 'br-mgmt', 'h1')
 
@@ -197,7 +198,8 @@ class SteeringTest(base.BaseTestCase):
         (net / 'tap02').mkdir()
         (net / 'tap02/master').symlink_to(net / 'br-hpc1')
         self.assertEqual(
-            steering.Way('linux_bridge', devices=('tap02',)), self.way()
+            steering.Carrier('linux_bridge', devices=('tap02',)),
+            self.carrier(),
         )
         self.assert_unsteered(
             'linux-bridge', MACS[1], 'br-hpc1', uplinks=(uplink(2),)

@@ -14,9 +14,8 @@ from nova_vhpc.tests import base as tests_base
 
 TICK_US = 100_000
 CONFIG = control_config.ControlConfig()
-V1 = model.ActuatorLimits(min_shares=2, max_shares=262_144)
-V2 = model.ActuatorLimits(min_shares=1, max_shares=10_000)
-CAN_IDLE = dataclasses.replace(V1, can_idle=True)
+V1 = model.ActuatorLimits(min_shares=2, max_shares=262_144, can_idle=True)
+V2 = model.ActuatorLimits(min_shares=1, max_shares=10_000, can_idle=True)
 
 
 def host(cpus):

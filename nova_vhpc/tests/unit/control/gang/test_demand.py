@@ -83,14 +83,19 @@ class TestSpinning(DemandTestCase):
             self.assertEqual(cpus, self.tracker.cpus('o'))
 
     def test_unmeasured_vm_does_not_count_as_spinning(self):
-        self.show((0.5, 0.5))
-        self.assertFalse(self.tracker.is_unmeasured('o'))
-        self.show_sample(1, elapsed_us=TICK_US)
-        self.assertTrue(self.tracker.is_unmeasured('o'))
-        self.assertFalse(self.tracker.is_spinning('o'))
-        self.show((0.5, 0.5), ticks=1)
-        self.assertFalse(self.tracker.is_unmeasured('o'))
-        self.assertTrue(self.tracker.is_spinning('o'))
+        for measured in (
+            {},
+            {'vcpu_run_us': (TICK_US / 2,)},
+            {'vcpu_wait_us': (TICK_US / 2,)},
+        ):
+            self.show((0.5, 0.5))
+            self.assertFalse(self.tracker.is_unmeasured('o'))
+            self.show_sample(1, elapsed_us=TICK_US, **measured)
+            self.assertTrue(self.tracker.is_unmeasured('o'))
+            self.assertFalse(self.tracker.is_spinning('o'))
+            self.show((0.5, 0.5), ticks=1)
+            self.assertFalse(self.tracker.is_unmeasured('o'))
+            self.assertTrue(self.tracker.is_spinning('o'))
 
 
 class TestDemand(DemandTestCase):

@@ -50,3 +50,30 @@ class TestWindowWidth(base.TestCase):
         settled = width.advance(after)
         self.assertEqual(settled, width.advance(after))
         self.assertIn(settled, (50_000, 100_000, 200_000))
+
+
+class TestMeanLateness(base.TestCase):
+    def test_mean_is_unknown_for_few_borders(self):
+        late = window_width.MeanLateness()
+        for _ in range(window_width.ENOUGH_BORDERS - 1):
+            late.add(300)
+        self.assertEqual(0, late.known_us)
+        late.add(300)
+        self.assertEqual(300, late.known_us)
+        self.assertEqual(window_width.ENOUGH_BORDERS, late.borders)
+        self.assertEqual(300 * window_width.ENOUGH_BORDERS, late.total_us)
+
+    def test_first_borders_do_not_count(self):
+        late = window_width.MeanLateness()
+        for _ in range(window_width.FIRST_BORDERS):
+            late.add(20_000)
+        for _ in range(window_width.ENOUGH_BORDERS):
+            late.add(300)
+        self.assertEqual(300, late.known_us)
+
+    def test_old_borders_lose_their_influence(self):
+        late = window_width.MeanLateness()
+        for late_us in (0, 10_000):
+            for _ in range(10 * window_width.MEMORY_BORDERS):
+                late.add(late_us)
+        self.assertAlmostEqual(10_000, late.mean_us, delta=1)

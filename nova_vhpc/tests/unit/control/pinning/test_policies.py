@@ -7,7 +7,7 @@ import dataclasses
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import model
-from nova_vhpc.control.pinning import balance, base, io_pool, none
+from nova_vhpc.control.pinning import balance, base, io_pool
 from nova_vhpc.tests import base as tests_base
 from nova_vhpc.tests.unit.control.pinning import topologies
 
@@ -40,8 +40,34 @@ def used(decision, uuid):
 
 class NoneTest(tests_base.TestCase):
     def test_no_vm_is_pinned(self):
-        policy = none.NonePolicy(control_config.ControlConfig())
+        policy = base.NonePolicy(control_config.ControlConfig())
         self.assertEqual({}, dict(pin(policy, vm('a')).pins))
+
+
+class BothTest(tests_base.TestCase):
+    """What holds for both policies that pin."""
+
+    def setUp(self):
+        super().setUp()
+        config = control_config.ControlConfig()
+        self.policies = (
+            balance.BalancePolicy(config),
+            io_pool.IoPoolPolicy(config),
+        )
+
+    def test_dedicated_and_numa_guests_are_not_pinned(self):
+        for policy in self.policies:
+            decision = pin(policy, vm('a', repin=False), io={'a'})
+            self.assertEqual({}, dict(decision.pins))
+            self.assertEqual(frozenset(), decision.in_io_pool)
+
+    def test_vm_without_an_allowed_cpu_gets_a_diagnostic(self):
+        for policy in self.policies:
+            decision = pin(policy, vm('a', allowed_cpus=frozenset((98, 99))))
+            self.assertEqual({}, dict(decision.pins))
+            self.assertEqual(
+                (model.Diagnostic('a', base.NO_CPU),), decision.ignored
+            )
 
 
 class BalanceTest(tests_base.TestCase):
@@ -54,25 +80,11 @@ class BalanceTest(tests_base.TestCase):
         )
         self.assertEqual({'a'}, set(decision.pins))
 
-    def test_dedicated_and_numa_guests_are_not_pinned(self):
-        self.assertEqual(
-            {}, dict(pin(self.policy(), vm('a', repin=False)).pins)
-        )
-
     def test_vm_is_pinned_to_allowed_cpus_only(self):
         decision = pin(
             self.policy(), vm('a', allowed_cpus=frozenset((2, 3, 99)))
         )
         self.assertEqual(frozenset((2, 3)), used(decision, 'a'))
-
-    def test_vm_without_an_allowed_cpu_gets_a_diagnostic(self):
-        decision = pin(
-            self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
-        )
-        self.assertEqual({}, dict(decision.pins))
-        self.assertEqual(
-            (model.Diagnostic('a', base.NO_CPU),), decision.ignored
-        )
 
     def test_reserved_cpus_are_left_and_later_used_again(self):
         policy = self.policy()
@@ -238,20 +250,6 @@ class IoPoolTest(tests_base.TestCase):
     def test_general_vm_is_not_pinned_while_it_may_use_all_cpus(self):
         web = vm('web', workload=model.Workload.GENERAL)
         self.assertEqual({}, dict(pin(self.policy(), web).pins))
-
-    def test_dedicated_and_numa_guests_are_not_pinned(self):
-        decision = pin(self.policy(), vm('a', repin=False), io={'a'})
-        self.assertEqual({}, dict(decision.pins))
-        self.assertEqual(frozenset(), decision.in_io_pool)
-
-    def test_vm_without_an_allowed_cpu_gets_a_diagnostic(self):
-        decision = pin(
-            self.policy(), vm('a', allowed_cpus=frozenset((98, 99)))
-        )
-        self.assertEqual({}, dict(decision.pins))
-        self.assertEqual(
-            (model.Diagnostic('a', base.NO_CPU),), decision.ignored
-        )
 
     def test_pins_follow_a_growing_io_pool(self):
         policy = self.policy()
@@ -491,14 +489,3 @@ class FactsTest(tests_base.TestCase):
                         pin(forgetful, *vms, **host),
                         pin(subject, *vms, **host),
                     )
-
-    def test_each_change_of_a_vm_changes_the_facts(self):
-        for change in self.CHANGES:
-            facts = [
-                base.PinContext(
-                    model.HostView(1, 0, 100_000, EIGHT, (one,)),
-                    {one.uuid: COMPUTING},
-                ).facts()
-                for one in (vm('b'), dataclasses.replace(vm('b'), **change))
-            ]
-            self.assertNotEqual(*facts, change)

@@ -71,12 +71,6 @@ class SizeTest(base.TestCase):
     def test_pool_has_no_more_cpus_than_vcpus(self):
         self.assertEqual(2, len(sizer().of(SIXTEEN, [2], []).io))
 
-    def test_no_pools_and_a_diagnostic_on_a_host_of_one_cpu(self):
-        for cpus in ((), SIXTEEN[:1]):
-            subject = sizer()
-            self.assertIsNone(subject.of(cpus, [2], [2]))
-            self.assertIn('no pools', subject.diagnostic)
-
     def test_neither_pool_is_empty_after_most_cpus_go(self):
         subject = sizer()
         subject.of(SIXTEEN, [12], [2])

@@ -6,9 +6,8 @@
 import pathlib
 import random
 
-from nova_vhpc import tests
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import adaptive
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.control.predictors import family
 from nova_vhpc_lab.bench.common import traces
@@ -16,7 +15,7 @@ from nova_vhpc_lab.bench.predictors import run
 from nova_vhpc_lab.bench.predictors import score as predictors_score
 
 FACTORIES = run.load()
-TRACES = pathlib.Path(tests.__file__).parent / 'traces'
+TRACES = pathlib.Path(__file__).parents[5] / 'lab/traces'
 
 
 def hits(events, last):
@@ -24,7 +23,7 @@ def hits(events, last):
     predictor = adaptive.AdaptivePredictor()
     right = []
     for number in events:
-        state = quantise.to_state(number)
+        state = predictors_base.to_state(number)
         right.append(predictor.predict() == state)
         predictor.observe(state, number)
     return sum(right[-last:]) / last
@@ -33,7 +32,7 @@ def hits(events, last):
 class LearningTest(base.TestCase):
     def test_idle_before_anything_was_seen(self):
         self.assertEqual(
-            quantise.IDLE_STATE, adaptive.AdaptivePredictor().predict()
+            predictors_base.IDLE_STATE, adaptive.AdaptivePredictor().predict()
         )
 
     def test_a_constant_is_predicted_at_once(self):
@@ -60,14 +59,14 @@ class LearningTest(base.TestCase):
     def test_idle_is_no_outlier_after_the_launch_of_a_program(self):
         predictor = adaptive.AdaptivePredictor()
         for number in (72.0, 80.0, 0.0):
-            predictor.observe(quantise.to_state(number), number)
-        self.assertEqual(quantise.IDLE_STATE, predictor.predict())
+            predictor.observe(predictors_base.to_state(number), number)
+        self.assertEqual(predictors_base.IDLE_STATE, predictor.predict())
 
     def test_two_new_states_in_a_row_are_a_new_phase(self):
         predictor = adaptive.AdaptivePredictor()
         said = []
         for number in (0.0, 0.0, 0.0, 0.0, 490.0, 710.0):
-            predictor.observe(quantise.to_state(number), number)
+            predictor.observe(predictors_base.to_state(number), number)
             said.append(predictor.predict())
         # The first looks like a stray, as it may be one.
         self.assertEqual([1, 1, 1, 1, 1, 15], said)
@@ -75,7 +74,7 @@ class LearningTest(base.TestCase):
     def test_the_second_leads_back_if_that_is_nearer_to_the_first(self):
         predictor = adaptive.AdaptivePredictor()
         for number in (40.0, 40.0, 40.0, 40.0, 110.0, 710.0):
-            predictor.observe(quantise.to_state(number), number)
+            predictor.observe(predictors_base.to_state(number), number)
             predictor.predict()
         self.assertEqual(1, predictor.predict())
 
@@ -91,7 +90,7 @@ class LearningTest(base.TestCase):
         cycle += [140.0, 210.0, 140.0, 210.0]
         predictor = adaptive.AdaptivePredictor()
         for number in cycle * 8:
-            predictor.observe(quantise.to_state(number), number)
+            predictor.observe(predictors_base.to_state(number), number)
             predictor.predict()
         predictor.observe(3, 110.0)
         self.assertEqual(1, predictor.predict())
@@ -108,7 +107,7 @@ class MembersTest(base.TestCase):
 
     def period(self, members, *numbers):
         for member, number in zip(members, numbers, strict=True):
-            member.observe(quantise.to_state(number), number)
+            member.observe(predictors_base.to_state(number), number)
         return [member.predict() for member in members]
 
     def test_what_is_noise_to_one_another_announces(self):
@@ -120,7 +119,7 @@ class MembersTest(base.TestCase):
         coming = 10.0
         for period in range(400):
             now, coming = coming, source.choice((10.0, 110.0, 260.0))
-            state = quantise.to_state(now)
+            state = predictors_base.to_state(now)
             if period >= 300:
                 right['alone'] += alone.predict() == state
                 right['member'] += members[0].predict() == state
@@ -163,7 +162,7 @@ class MembersTest(base.TestCase):
             numbers = [source.choice((10.0, 90.0, 170.0)) for _ in range(3)]
             said = self.period(forth, *numbers)
             for member, number in zip(back, numbers, strict=True):
-                member.observe(quantise.to_state(number), number)
+                member.observe(predictors_base.to_state(number), number)
             answers = [member.predict() for member in reversed(back)]
             self.assertEqual(said, answers[::-1])
 

@@ -7,7 +7,9 @@ import collections
 import math
 import sys
 
-from nova_vhpc.control import quantise
+import hypothesis
+from hypothesis import strategies
+
 from nova_vhpc.control.predictors import adaptive, base, last_value
 from nova_vhpc.tests import base as tests_base
 
@@ -19,7 +21,7 @@ class CleanTest(tests_base.TestCase):
             (5.9, 5),
             (0, 1),
             (-7, 1),
-            (10**30, quantise.MAX_STATE),
+            (10**30, base.MAX_STATE),
             (math.inf, 1),
             (math.nan, 1),
             (None, 1),
@@ -87,3 +89,35 @@ class ProtocolTest(tests_base.TestCase):
         second = base.for_member(first, last_value.LastValuePredictor)
         self.assertIsInstance(second, last_value.LastValuePredictor)
         self.assertIsNot(first, second)
+
+
+class QuantiseTest(tests_base.TestCase):
+    def test_125_events_are_state_3_as_in_the_paper(self):
+        self.assertEqual(3, base.to_state(125))
+
+    def test_bins_begin_at_multiples_of_50(self):
+        self.assertEqual(
+            [1, 1, 2, 2, 3],
+            [base.to_state(n) for n in (0, 49.9, 50, 99, 100)],
+        )
+
+    def test_idle_is_the_state_of_no_events(self):
+        self.assertEqual(base.IDLE_STATE, base.to_state(0))
+        self.assertEqual(0, base.to_events(base.IDLE_STATE))
+
+    def test_events_of_a_state_are_the_middle_of_its_bin(self):
+        self.assertEqual(
+            [75.0, 125.0], [base.to_events(state) for state in (2, 3)]
+        )
+
+    def test_invalid_numbers_count_as_no_events(self):
+        for invalid in (-1, -math.inf, math.nan):
+            self.assertEqual(1, base.to_state(invalid))
+
+    def test_events_beyond_the_greatest_state_are_cut_off(self):
+        for huge in (1e300, math.inf):
+            self.assertEqual(base.MAX_STATE, base.to_state(huge))
+
+    @hypothesis.given(strategies.integers(1, base.MAX_STATE))
+    def test_events_of_a_state_are_in_that_state(self, state):
+        self.assertEqual(state, base.to_state(base.to_events(state)))

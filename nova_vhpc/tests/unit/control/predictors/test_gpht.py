@@ -3,7 +3,7 @@
 
 """Global phase history table."""
 
-from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.predictors import gpht
 from nova_vhpc.tests import base
 
@@ -47,7 +47,7 @@ class GphtTest(base.TestCase):
         self.assertEqual(2, after((1, 2, 2, 2, 1), depth=1, entries=2))
 
     def test_idle_before_anything_was_seen(self):
-        self.assertEqual(quantise.IDLE_STATE, after(()))
+        self.assertEqual(predictors_base.IDLE_STATE, after(()))
 
     def test_refuses_sizes_of_0(self):
         self.assertRaises(ValueError, gpht.GphtPredictor, 0)

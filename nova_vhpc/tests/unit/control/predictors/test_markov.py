@@ -3,7 +3,7 @@
 
 """Markov of order k."""
 
-from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.predictors import markov
 from nova_vhpc.tests import base
 
@@ -36,7 +36,7 @@ class MarkovTest(base.TestCase):
 
     def test_idle_before_anything_was_seen(self):
         self.assertEqual(
-            quantise.IDLE_STATE, markov.MarkovPredictor().predict()
+            predictors_base.IDLE_STATE, markov.MarkovPredictor().predict()
         )
 
     def test_refuses_order_0(self):

@@ -9,7 +9,6 @@ import random
 import hypothesis
 from hypothesis import strategies
 
-from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import base
 from nova_vhpc.tests import base as tests_base
 from nova_vhpc_lab.bench.predictors import run
@@ -47,8 +46,8 @@ class PropertiesTest(tests_base.TestCase):
                 predictor.observe(state, events)
                 predicted = predictor.predict()
                 self.assertIsInstance(predicted, int)
-                self.assertGreaterEqual(predicted, quantise.IDLE_STATE)
-                self.assertLessEqual(predicted, quantise.MAX_STATE)
+                self.assertGreaterEqual(predicted, base.IDLE_STATE)
+                self.assertLessEqual(predicted, base.MAX_STATE)
 
     @hypothesis.settings(max_examples=60)
     @hypothesis.given(
@@ -71,9 +70,9 @@ class PropertiesTest(tests_base.TestCase):
                 member = members[min(place, len(members) - 1)]
                 # Often enough for those that say nothing to be left out.
                 for _ in range(times):
-                    member.observe(quantise.IDLE_STATE, events)
+                    member.observe(base.IDLE_STATE, events)
                 predicted = members[min(asked, len(members) - 1)].predict()
-                self.assertGreaterEqual(predicted, quantise.IDLE_STATE)
+                self.assertGreaterEqual(predicted, base.IDLE_STATE)
                 self.assertGreater(member.state_bytes, 0)
 
     @hypothesis.settings(max_examples=25)
@@ -87,7 +86,7 @@ class PropertiesTest(tests_base.TestCase):
                 predictor = make()
                 run = []
                 for events in periods:
-                    predictor.observe(quantise.to_state(events), events)
+                    predictor.observe(base.to_state(events), events)
                     run.append(predictor.predict())
                 runs.append(run)
             self.assertEqual(runs[0], runs[1])
@@ -100,10 +99,10 @@ class PropertiesTest(tests_base.TestCase):
             for scale in (1e7, 3e4, 2e3):
                 for _ in range(3000):
                     events = source.random() * scale
-                    predictor.observe(quantise.to_state(events), events)
+                    predictor.observe(base.to_state(events), events)
                 self.assertLess(predictor.state_bytes, MAX_BYTES, name)
             full = predictor.state_bytes
             for _ in range(3000):
                 events = source.random() * 1e7
-                predictor.observe(quantise.to_state(events), events)
+                predictor.observe(base.to_state(events), events)
             self.assertLess(predictor.state_bytes, 2 * full + 1024, name)

@@ -3,7 +3,7 @@
 
 """The paper's RLE predictor, sentence by sentence."""
 
-from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.predictors import rle
 from nova_vhpc.tests import base
 
@@ -53,7 +53,7 @@ class RleTest(base.TestCase):
             self.assertEqual(last, predictor.predict())
 
     def test_idle_before_anything_was_seen(self):
-        self.assertEqual(quantise.IDLE_STATE, fed(()).predict())
+        self.assertEqual(predictors_base.IDLE_STATE, fed(()).predict())
 
     def test_refuses_more_bits_than_the_hash_has(self):
         for bits in (

@@ -3,7 +3,7 @@
 
 """Last value and EWMA."""
 
-from nova_vhpc.control import quantise
+from nova_vhpc.control.predictors import base as predictors_base
 from nova_vhpc.control.predictors import ewma, last_value
 from nova_vhpc.tests import base
 
@@ -11,7 +11,7 @@ from nova_vhpc.tests import base
 class LastValueTest(base.TestCase):
     def test_the_state_stays(self):
         predictor = last_value.LastValuePredictor()
-        self.assertEqual(quantise.IDLE_STATE, predictor.predict())
+        self.assertEqual(predictors_base.IDLE_STATE, predictor.predict())
         for state in (4, 2, 2):
             predictor.observe(state, 0.0)
             self.assertEqual(state, predictor.predict())

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Algorithms 1 and 2 of the ATC paper, one test per line."""
+"""Algorithms 1 and 2 of the ATC paper, line by line."""
 
 import dataclasses
 
@@ -24,134 +24,85 @@ def slices(last, before=None):
     return (before, before, last)
 
 
+LINES = {
+    '1: latency grew': ((99.0, 10.0, 10.1), 20_000, 20_000, 19_000),
+    '1: grew after a lengthening: or binds less': (
+        (RISING, 15_000, 20_000, 19_000)
+    ),
+    '1: fell twice after a shortening': (FALLING, 21_000, 20_000, 19_000),
+    '1: fell twice without one': (FALLING, 20_000, 20_000, 20_000),
+    '1: fell twice after a lengthening': (FALLING, 19_000, 20_000, 20_000),
+    '1: fell once only': ((10.0, 20.0, 15.0), 21_000, 20_000, 20_000),
+    '1: fell, then stayed': ((30.0, 20.0, 20.0), 21_000, 20_000, 20_000),
+    '1: stayed, then fell': ((20.0, 20.0, 10.0), 21_000, 20_000, 20_000),
+    '1: equal is no growth': ((10.0,) * 3, 21_000, 20_000, 20_000),
+    '3: subtracts alpha': (RISING, 2_000, 2_000, 1_000),
+    '4, 5: subtracts beta below alpha': (RISING, 900, 900, 800),
+    '4: beta may reach the threshold': (RISING, 400, 400, 300),
+    '4: beta would cross the threshold': (RISING, 300, 300, 300),
+    '7: alpha would cross, beta is for less': (RISING, 1_200, 1_200, 1_200),
+    '10: keeps': ((1.0, 3.0, 2.0), 12_000, 12_000, 12_000),
+    '12: first is not zero': ((1.0, 0.0, 0.0), 12_000, 12_000, 12_000),
+    '12: second is not zero': ((0.0, 1.0, 0.0), 12_000, 12_000, 12_000),
+    '12: third is not zero': ((0.0, 0.0, 1.0), 12_000, 12_000, 11_000),
+    '13, 14: default': (ZERO, 29_001, 29_001, 30_000),
+    '14: default stays': (ZERO, 30_000, 30_000, 30_000),
+    '15, 16: adds alpha': (ZERO, 12_000, 12_000, 13_000),
+    '18: adds beta below alpha': (ZERO, 300, 300, 400),
+    '18: adds beta at alpha': (ZERO, 1_000, 1_000, 1_100),
+    'gap at alpha, closed': (RISING, 1_000, 1_000, 900),
+    'gap below default, closed': (ZERO, 29_000, 29_000, 30_000),
+}
+"""By line of the pseudo-code: latencies, the slice before, the last one, and
+the next one."""
+
+WITH_OTHER_CONSTANTS = {
+    '2: alpha would cross the threshold': (
+        *(RISING, 5_000, 5_000),
+        dataclasses.replace(CONSTANTS, minimum_us=4_500),
+    ),
+    '2: alpha may reach the threshold': (
+        *(RISING, 5_000, 4_000),
+        dataclasses.replace(CONSTANTS, minimum_us=4_000),
+    ),
+    '4: slice of beta': (
+        *(RISING, 100, 100),
+        dataclasses.replace(CONSTANTS, minimum_us=1),
+    ),
+    # Cannot happen while beta is less than alpha, as the options ensure.
+    '18: bounded by default': (
+        *(ZERO, 29_000, 30_000),
+        dataclasses.replace(LITERAL, beta_us=5_000),
+    ),
+    'gap at alpha, as printed': (RISING, 1_000, 1_000, LITERAL),
+    'gap below default, as printed': (ZERO, 29_000, 29_100, LITERAL),
+}
+
+
 class TestAlgorithm1(tests_base.TestCase):
     """compute_time_slice, by line of the pseudo-code."""
 
     def compute(self, latencies, times, steps=CONSTANTS):
         return atc.compute_time_slice(latencies, times, steps)
 
-    def test_line_1_latency_grew(self):
-        self.assertEqual(
-            19_000, self.compute((99.0, 10.0, 10.1), slices(20_000))
-        )
+    def test_each_line(self):
+        for line, (latencies, before, last, expected) in LINES.items():
+            with self.subTest(line):
+                self.assertEqual(
+                    expected, self.compute(latencies, slices(last, before))
+                )
 
-    def test_line_1_latency_fell_twice_after_a_shortening(self):
-        self.assertEqual(
-            19_000, self.compute(FALLING, slices(20_000, before=21_000))
-        )
+    def test_lines_with_other_constants(self):
+        for line, row in WITH_OTHER_CONSTANTS.items():
+            latencies, last, expected, steps = row
+            with self.subTest(line):
+                self.assertEqual(
+                    expected, self.compute(latencies, slices(last), steps)
+                )
 
-    def test_line_1_fell_twice_without_a_shortening(self):
-        self.assertEqual(20_000, self.compute(FALLING, slices(20_000)))
-
-    def test_line_1_fell_twice_after_a_lengthening(self):
-        self.assertEqual(
-            20_000, self.compute(FALLING, slices(20_000, before=19_000))
-        )
-
-    def test_line_1_fell_once_only(self):
-        self.assertEqual(
-            20_000,
-            self.compute((10.0, 20.0, 15.0), slices(20_000, before=21_000)),
-        )
-
-    def test_line_1_fell_once_and_stayed(self):
-        for latencies in ((30.0, 20.0, 20.0), (20.0, 20.0, 10.0)):
-            self.assertEqual(
-                20_000,
-                self.compute(latencies, slices(20_000, before=21_000)),
-            )
-
-    def test_line_1_and_binds_closer_than_or(self):
-        # Rising alone is enough, shortened or not.
-        self.assertEqual(
-            19_000, self.compute(RISING, slices(20_000, before=15_000))
-        )
-
-    def test_line_1_equal_latency_is_no_growth(self):
-        self.assertEqual(
-            20_000,
-            self.compute((10.0, 10.0, 10.0), slices(20_000, before=21_000)),
-        )
-
-    def test_line_2_alpha_would_cross_the_threshold(self):
-        steps = dataclasses.replace(CONSTANTS, minimum_us=4_500)
-        self.assertEqual(5_000, self.compute(RISING, slices(5_000), steps))
-
-    def test_line_2_alpha_may_reach_the_threshold(self):
-        steps = dataclasses.replace(CONSTANTS, minimum_us=4_000)
-        self.assertEqual(4_000, self.compute(RISING, slices(5_000), steps))
-
-    def test_line_3_subtracts_alpha(self):
-        self.assertEqual(1_000, self.compute(RISING, slices(2_000)))
-
-    def test_line_4_and_5_subtract_beta_below_alpha(self):
-        self.assertEqual(800, self.compute(RISING, slices(900)))
-
-    def test_line_4_beta_may_reach_the_threshold(self):
-        self.assertEqual(300, self.compute(RISING, slices(400)))
-
-    def test_line_4_beta_would_cross_the_threshold(self):
-        self.assertEqual(300, self.compute(RISING, slices(300)))
-
-    def test_line_4_slice_of_beta(self):
-        steps = dataclasses.replace(CONSTANTS, minimum_us=1)
-        self.assertEqual(100, self.compute(RISING, slices(100), steps))
-
-    def test_line_7_between_alpha_and_alpha_plus_threshold(self):
-        # 1.2 ms: alpha would lead below the threshold, beta is for less
-        # than alpha only.
-        self.assertEqual(1_200, self.compute(RISING, slices(1_200)))
-
-    def test_line_10_keeps(self):
-        self.assertEqual(12_000, self.compute((1.0, 3.0, 2.0), slices(12_000)))
-
-    def test_line_12_two_zeros_are_not_three(self):
-        self.assertEqual(12_000, self.compute((1.0, 0.0, 0.0), slices(12_000)))
-
-    def test_line_12_all_three_latencies_must_be_zero(self):
-        for latencies, expected in (
-            ((0.0, 1.0, 0.0), 12_000),
-            ((0.0, 0.0, 1.0), 11_000),
-        ):
-            self.assertEqual(expected, self.compute(latencies, slices(12_000)))
-
-    def test_line_12_needs_three_periods(self):
+    def test_less_than_three_periods_keep_the_slice(self):
         self.assertEqual(12_000, self.compute((0.0, 0.0), (12_000, 12_000)))
-
-    def test_line_13_and_14_default(self):
-        self.assertEqual(30_000, self.compute(ZERO, slices(29_001)))
-
-    def test_line_14_default_stays(self):
-        self.assertEqual(30_000, self.compute(ZERO, slices(30_000)))
-
-    def test_line_15_and_16_add_alpha(self):
-        self.assertEqual(13_000, self.compute(ZERO, slices(12_000)))
-
-    def test_line_18_adds_beta_below_alpha(self):
-        self.assertEqual(400, self.compute(ZERO, slices(300)))
-
-    def test_line_18_adds_beta_at_alpha(self):
-        self.assertEqual(1_100, self.compute(ZERO, slices(1_000)))
-
-    def test_line_18_is_bounded_by_default(self):
-        # Cannot happen while beta is less than alpha, as the options ensure.
-        steps = dataclasses.replace(LITERAL, beta_us=5_000)
-        self.assertEqual(30_000, self.compute(ZERO, slices(29_000), steps))
-
-    def test_line_21_no_history_keeps(self):
         self.assertEqual(30_000, self.compute((5.0,), (30_000,)))
-
-    def test_gap_at_alpha_closed(self):
-        self.assertEqual(900, self.compute(RISING, slices(1_000)))
-
-    def test_gap_at_alpha_as_printed(self):
-        self.assertEqual(1_000, self.compute(RISING, slices(1_000), LITERAL))
-
-    def test_gap_at_default_minus_alpha_closed(self):
-        self.assertEqual(30_000, self.compute(ZERO, slices(29_000)))
-
-    def test_gap_at_default_minus_alpha_as_printed(self):
-        self.assertEqual(29_100, self.compute(ZERO, slices(29_000), LITERAL))
 
     def test_reaches_the_threshold_exactly(self):
         slice_us = 30_000

@@ -86,7 +86,7 @@ class DefaultsTest(base.BaseTestCase):
                 ram_mb=512,
                 disk_mb=7,
             ),
-            capacity.Defaults.of(conf),
+            capacity.Defaults.from_conf(conf),
         )
 
 

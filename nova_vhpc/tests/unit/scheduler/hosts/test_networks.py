@@ -65,7 +65,7 @@ class ProblemTest(base.BaseTestCase):
             'tunnel': uplink(tunnel=True),
             'both': uplink(HPC1, tunnel=True),
         }
-        wanted = of_server.where(encap_ips)
+        wanted = of_server.with_encap_ips(encap_ips)
         return {n for n, each in uplinks.items() if not wanted.problem(each)}
 
     def test_provider_network_uses_uplinks_on_its_physical_network(self):
@@ -97,7 +97,7 @@ class ProblemTest(base.BaseTestCase):
             ('for tunnels only', networks.Networks({HPC1}), True),
         ):
             physnets = () if tunnel else ('CUSTOM_PHYSNET_X',)
-            problem = of_server.where(True).problem(
+            problem = of_server.with_encap_ips(True).problem(
                 uplink(*physnets, tunnel=tunnel)
             )
             self.assertIn(text, problem)

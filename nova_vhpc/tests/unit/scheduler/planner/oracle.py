@@ -16,9 +16,9 @@ import time
 
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner import cost, cost_table
+from nova_vhpc.scheduler.planner import cost
 from nova_vhpc.scheduler.planner.group_policies import limit_of
-from nova_vhpc.scheduler.planner.host_groups import capacities, limited
+from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
 from nova_vhpc.scheduler.planner.model import (
     NO_LIMIT,
     HostFacts,
@@ -27,6 +27,40 @@ from nova_vhpc.scheduler.planner.model import (
     Tier,
 )
 from nova_vhpc.scheduler.planner.objective import Objective
+
+
+def host(number, cpus=16, used=0, **facts):
+    values = {
+        'name': f'host{number}',
+        'total_cpus': cpus,
+        'used_vcpus': used,
+        'free_cpus': cpus - used,
+        'free_ram_mb': 65536,
+        **facts,
+    }
+    return HostFacts(**values)
+
+
+def hosts(number, **facts):
+    return [host(n, **facts) for n in range(number)]
+
+
+def fabric(switches, per_switch, per_rack=2, **facts):
+    """Hosts named host0.. on switches s0.. in racks r0.."""
+    return [
+        host(
+            n,
+            switch=f's{n // per_switch}',
+            rack=f'r{n // per_switch // per_rack}',
+            **facts,
+        )
+        for n in range(switches * per_switch)
+    ]
+
+
+def plan(members, facts, **request):
+    values = {'vcpus': 1, 'ram_mb': 1024, 'network': 'shared', **request}
+    return planner.plan(PlanRequest(members=members, hosts=facts, **values))
 
 
 def allowed(objective, counts):
@@ -43,7 +77,7 @@ def allowed(objective, counts):
 
 def capacity_of(objective):
     request = objective.request
-    return limited(
+    return cap_members(
         objective, capacities(request, objective), limit_of(request)
     )
 
@@ -123,7 +157,7 @@ def plain_value(objective, counts):
         near = within('switch', index)
         middle = max(near, within('rack', index))
         switch, rack, far = (
-            cost_table.TIER_FACTOR[tier]
+            cost.TIER_FACTOR[tier]
             for tier in (Tier.SWITCH, Tier.RACK, Tier.ALL)
         )
         away = (
@@ -149,7 +183,7 @@ def plain_value(objective, counts):
                 paradigm=objective.request.paradigm,
             )
         ]
-    share = cost_table.SLOWEST_SHARE
+    share = cost.SLOWEST_SHARE
     cost_us = (1 - share) * statistics.mean(each_us) + share * max(each_us)
     policy = objective.request.policy
     if policy == Policy.SOFT_AFFINITY:

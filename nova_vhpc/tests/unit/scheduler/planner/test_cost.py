@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.scheduler.planner import cost
-from nova_vhpc.scheduler.planner import cost_table as table
+from nova_vhpc.scheduler.planner import cost as table
 from nova_vhpc.tests import base
 
 PAIRS = (1, 2, 3, 4)

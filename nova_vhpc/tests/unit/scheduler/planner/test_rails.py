@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner import rails
+from nova_vhpc.scheduler.planner import ties
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest, Rail
 from nova_vhpc.scheduler.planner.objective import Objective
 from nova_vhpc.tests import base
@@ -179,7 +179,7 @@ class StrayShareTest(base.TestCase):
         hosts = [host(n) for n in range(len(of_hosts))]
         objective = Objective(PlanRequest(1, 8, 1024, hosts))
         leaving, arriving = frames(here)
-        found = rails.stray_share(
+        found = ties.stray_share(
             objective, {n: tuple(names) for n, names in enumerate(of_hosts)}
         )
         self.assertAlmostEqual(
@@ -196,8 +196,8 @@ class StrayShareTest(base.TestCase):
             running_rails={'host0': {'a': 1}},
         )
         objective = Objective(request)
-        self.assertEqual(0.0, rails.stray_share(objective, {1: ('a',)}))
-        self.assertEqual(1.0, rails.stray_share(objective, {1: ('b',)}))
+        self.assertEqual(0.0, ties.stray_share(objective, {1: ('a',)}))
+        self.assertEqual(1.0, ties.stray_share(objective, {1: ('b',)}))
 
 
 class PropertyTest(base.TestCase):
@@ -255,8 +255,8 @@ class PropertyTest(base.TestCase):
         self.assertLessEqual(found.own_overcommit, plain.own_overcommit)
         self.assertLessEqual(
             found.stray_share,
-            rails.stray_share(
-                objective, rails.assigned(objective, counts(plain))
+            ties.stray_share(
+                objective, ties.rails_of_members(objective, counts(plain))
             ),
         )
         for name, count in found.assignments.items():

@@ -11,8 +11,8 @@ from nova import objects
 from oslo_utils.fixture import uuidsentinel
 
 from nova_vhpc.scheduler.hosts.fabric import Fabric
-from nova_vhpc.scheduler.planner import request as planner_request
 from nova_vhpc.scheduler.planner.objective import Objective
+from nova_vhpc.scheduler.session import assembly
 from nova_vhpc.scheduler.session.plan_score import PlanScore
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc_lab.bench.scheduler import world as scheduler_world
@@ -110,14 +110,14 @@ class OneAtATimeTest(world.WorldTestCase):
             False,
         )._facts(infos)
         objective = Objective(
-            planner_request.build_plan_request(
-                session.requirements,
-                spec.memory_mb,
-                spec.num_instances,
+            assembly.plan_request(
+                assembly.Cluster(
+                    session.requirements,
+                    spec.memory_mb,
+                    spec.num_instances,
+                    policy=policy,
+                ),
                 facts,
-                {},
-                policy,
-                None,
             )
         )
         position = {fact.name: at for at, fact in enumerate(facts)}

@@ -124,21 +124,6 @@ class CommandLineTest(base.TestCase):
             options['wide'],
         )
 
-    def test_actuators_are_chosen_for_all_policies_or_for_one(self):
-        args = self.parse(
-            *('--option', 'threads:slice_policy=atc'),
-            *('--option', 'threads:actuators=libvirt,kernel_slice'),
-            *('--actuators', 'libvirt'),
-        )
-        options, _ = cli._policy_options(args.option, args.actuators)
-        self.assertEqual('libvirt', options['atc']['actuators'])
-        threads = options['threads']
-        self.assertEqual('libvirt,kernel_slice', threads['actuators'])
-        self.assertIsNone(options['stock'])
-        self.assert_refused('is not one of', '--actuators', 'x')
-        self.assert_refused('lacks libvirt', '--actuators', 'kernel_slice')
-        self.assert_refused('lacks libvirt', '--option', 'a:actuators=')
-
     def test_full_disk_does_not_stop_the_measurement(self):
         with (
             mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),

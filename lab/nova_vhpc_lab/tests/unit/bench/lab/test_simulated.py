@@ -9,13 +9,13 @@ again, then: ``nova-vhpc-bench calibration --renew lab.json``.
 
 import statistics
 
-from nova_vhpc.tests import base
+from nova_vhpc.tests import base, long
 from nova_vhpc_lab.bench import calibration
 from nova_vhpc_lab.bench.common import plugins
 from nova_vhpc_lab.bench.lab import measured_ranges, mixes, simulated
 from nova_vhpc_lab.sim import programs
 
-SEEDS = 4
+SEEDS = long.long(1, 4)
 
 MARGIN = 0.1
 """What is added to both ends of a measured range, which is of few runs."""

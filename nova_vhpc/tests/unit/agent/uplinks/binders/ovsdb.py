@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping
 
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import port_networks, steering
-from nova_vhpc.agent.uplinks.binders import binder_set
+from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.topology import links, open_vswitch
 
 ENCAP_IPS = '10.1.0.1,10.2.0.1,10.3.0.1'
 
 
 def steering_of(
-    database: 'MemoryOvsdb', binders: binder_set.BinderSet, sysfs: str = '/sys'
+    database: 'MemoryOvsdb',
+    binders: binder_base.BinderSet,
+    sysfs: str = '/sys',
 ) -> steering.Steering:
     """Return the steering of a host with this ovsdb."""
     return steering.Steering(

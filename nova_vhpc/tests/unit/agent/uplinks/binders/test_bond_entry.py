@@ -60,7 +60,9 @@ class BondEntryCase(base.BaseTestCase):
         self.daemon.fdb.append((port, vlan, mac))
 
     def bind(self, *uplinks: claims.ClaimedUplink) -> int:
-        return self.binder.bind(self.domain, uplinks or (SECOND,), None)
+        return self.binder.bind(
+            claims.Claimant(self.domain, uplinks or (SECOND,))
+        )
 
     def follow(self) -> None:
         """Let the thread have its turn."""
@@ -111,11 +113,13 @@ class BindTest(BondEntryCase):
         self.assertEqual([('bond/show', 'bond0')], self.daemon.calls)
 
     def test_plan_says_what_bind_does_and_does_nothing(self) -> None:
-        plan = self.binder.plan(self.domain, (SECOND,), None)
+        plan = self.binder.plan(claims.Claimant(self.domain, (SECOND,)))
         self.assertEqual({MACS[1]: 'bond0/eth2'}, plan)
         self.assertEqual([], self.daemon.calls)
         self.bind()
-        self.assertEqual({}, self.binder.plan(self.domain, (SECOND,), None))
+        self.assertEqual(
+            {}, self.binder.plan(claims.Claimant(self.domain, (SECOND,)))
+        )
 
     def test_claims_of_other_uplinks_are_for_other_binders(self) -> None:
         for uplinks, expected in (
@@ -224,11 +228,10 @@ class FollowTest(BondEntryCase):
     def test_vswitchd_that_hangs_is_asked_once_a_turn(self) -> None:
         for number in range(5):
             self.ovsdb.plug(f'v{number}', f'fa:16:3e:00:01:0{number}')
-            self.binder.bind(
-                domain.Domain(f'v{number}', (f'fa:16:3e:00:01:0{number}',)),
-                (FIRST,),
-                None,
+            target = domain.Domain(
+                f'v{number}', (f'fa:16:3e:00:01:0{number}',)
             )
+            self.binder.bind(claims.Claimant(target, (FIRST,)))
         self.daemon.away = True
         self.daemon.calls.clear()
         self.follow()
@@ -276,7 +279,9 @@ class SharedEntryTest(BondEntryCase):
         self.bind()
 
     def bind_other(self, uplink: claims.ClaimedUplink) -> None:
-        self.binder.bind(domain.Domain('v', (self.mac,)), (uplink,), None)
+        self.binder.bind(
+            claims.Claimant(domain.Domain('v', (self.mac,)), (uplink,))
+        )
 
     def test_different_claims_are_reported(self) -> None:
         self.bind_other(FIRST)

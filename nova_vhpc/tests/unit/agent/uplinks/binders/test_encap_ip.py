@@ -18,8 +18,8 @@ from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
-    encap_ip_journal,
-    uplink_links,
+    encap_ip_writer,
+    guest_ports,
 )
 from nova_vhpc.tests.unit.agent.uplinks.binders import ovsdb
 from nova_vhpc.topology import links, open_vswitch
@@ -46,24 +46,28 @@ class EncapIpCase(base.BaseTestCase):
 
     def make_binder(self) -> encap_ip.EncapIpBinder:
         """Return a binder, such as that of the next agent."""
-        self.journal = encap_ip_journal.EncapIpJournal(self.state)
+        self.journal = encap_ip_writer.EncapIpJournal(self.state)
         return encap_ip.EncapIpBinder(
             self.ovsdb,
             self.journal,
             'h1',
-            uplink_links.UplinkLinks(links.Links(self.sysfs)),
+            guest_ports.UplinkLinks(links.Links(self.sysfs)),
             lambda: self.overrides,
         )
 
     def bind(self, *uplinks: claims.ClaimedUplink) -> int:
-        return self.binder.bind(self.domain, uplinks or (FIRST,), None)
+        return self.binder.bind(
+            claims.Claimant(self.domain, uplinks or (FIRST,))
+        )
 
     def assert_refused(self, *words: str) -> None:
         error = self.assertRaises(UnsupportedError, self.bind)
         for word in words:
             self.assertIn(word, str(error))
         planned = self.assertRaises(
-            UnsupportedError, self.binder.plan, self.domain, (FIRST,), None
+            UnsupportedError,
+            self.binder.plan,
+            claims.Claimant(self.domain, (FIRST,)),
         )
         self.assertEqual(str(error), str(planned))
 
@@ -83,7 +87,7 @@ class BindTest(EncapIpCase):
         self.assert_restored()
 
     def test_nic_of_the_flavor_gets_it(self) -> None:
-        self.binder.bind(self.domain, (FIRST,), 0)
+        self.binder.bind(claims.Claimant(self.domain, (FIRST,), 0))
         self.assertEqual('10.2.0.1', self.ovsdb.encap_ip(self.rows[0]))
         self.assertIsNone(self.ovsdb.encap_ip(self.rows[1]))
 
@@ -97,11 +101,13 @@ class BindTest(EncapIpCase):
         self.assert_restored()
 
     def test_plan_says_what_bind_writes_and_writes_nothing(self) -> None:
-        plan = self.binder.plan(self.domain, (FIRST,), None)
+        plan = self.binder.plan(claims.Claimant(self.domain, (FIRST,)))
         self.assertEqual({MACS[1]: '10.2.0.1'}, plan)
         self.assert_restored()
         self.bind()
-        self.assertEqual({}, self.binder.plan(self.domain, (FIRST,), None))
+        self.assertEqual(
+            {}, self.binder.plan(claims.Claimant(self.domain, (FIRST,)))
+        )
 
     def test_record_is_on_disk_before_the_write(self) -> None:
         seen = []
@@ -114,7 +120,7 @@ class BindTest(EncapIpCase):
 
     def test_nothing_is_written_without_a_record(self) -> None:
         with mock.patch.object(
-            encap_ip_journal.EncapIpJournal,
+            encap_ip_writer.EncapIpJournal,
             'save',
             side_effect=JournalError('disk full'),
         ):
@@ -229,7 +235,7 @@ class UplinkLinksTest(base.BaseTestCase):
                 ),
             ),
         )
-        here = uplink_links.UplinkLinks(links.Links(pathlib.Path('/none')))
+        here = guest_ports.UplinkLinks(links.Links(pathlib.Path('/none')))
         return bool(here.down(state, (FIRST,)))
 
     def test_bond_is_up_while_a_member_is(self) -> None:
@@ -334,7 +340,7 @@ class CrashTest(EncapIpCase):
         self.bind()
         self.ovsdb.plug('a', 'fa:16:3e:00:00:0a')
         other = domain.Domain('a', ('fa:16:3e:00:00:0a',))
-        self.binder.bind(other, (FIRST,), None)
+        self.binder.bind(claims.Claimant(other, (FIRST,)))
         refusals = iter([AttributeError('msg')])
 
         def refuse() -> None:
@@ -487,8 +493,8 @@ class MakeBinderTest(base.BaseTestCase):
         self.assertIsNone(encap_ip.make_binder(self.conf(), None))
 
     def test_ovsdb_is_needed_for_what_is_to_be_restored(self) -> None:
-        encap_ip_journal.EncapIpJournal(self.state).save(
-            encap_ip_journal.GuestRecord('u')
+        encap_ip_writer.EncapIpJournal(self.state).save(
+            encap_ip_writer.GuestRecord('u')
         )
         error = self.assertRaises(
             errors.ConfigError, encap_ip.make_binder, self.conf(), None

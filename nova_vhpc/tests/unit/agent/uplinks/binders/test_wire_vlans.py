@@ -11,11 +11,7 @@ from oslotest import base
 
 from nova_vhpc.agent.libvirt.interfaces import UnsupportedError
 from nova_vhpc.agent.uplinks import claims
-from nova_vhpc.agent.uplinks.binders import (
-    bond_member,
-    bond_table,
-    wire_vlans,
-)
+from nova_vhpc.agent.uplinks.binders import bond_table, wire_vlans
 from nova_vhpc.tests.unit.agent.uplinks.binders import bond
 from nova_vhpc.topology.open_vswitch import Interface, Port
 
@@ -47,7 +43,7 @@ class WireVlansCase(base.BaseTestCase):
         )
 
     def find(self) -> int | None:
-        member = bond_member.BondMember('br-ex', self.bond, 'eth1')
+        member = bond_table.BondMember('br-ex', self.bond, 'eth1')
         return self.vlans.find(
             self.sought, self.port, self.uplink, member, {MAC}
         )

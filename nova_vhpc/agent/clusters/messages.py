@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: nova-vhpc developers
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between agents, as they travel over the bus.
+
+Messages about phases and about slots have one envelope: cluster, host, boot,
+seq and lease. ``doc/source/reference/rpc.rst`` describes the fields. Unknown
+fields are ignored: they belong to newer versions.
+"""
+
+from typing import Any
+
+from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.control.model import ClusterPlan, Phase
+from nova_vhpc.control.slots import frame
+from nova_vhpc.control.slots import messages as slots
+
+_MOST = 2**63 - 1
+
+
+def encode_phase(message: protocol.Message) -> dict[str, Any]:
+    """Return the fields of a message about a phase as they are sent."""
+    fields = _envelope(message) | {'phase': message.statement.phase.value}
+    if message.statement.min_slice_us is not None:
+        fields['min_slice_us'] = message.statement.min_slice_us
+    return fields
+
+
+def decode_phase(fields: dict[str, Any]) -> protocol.Message:
+    """Return the message about a phase that has these fields.
+
+    :raises KeyError, TypeError, ValueError: the fields are invalid.
+    """
+    cluster, host, boot, seq, lease_us = _read_envelope(fields)
+    slice_us = fields.get('min_slice_us')
+    if slice_us is not None:
+        slice_us = _number(slice_us, 0, _MOST)
+    statement = ClusterPlan(Phase(fields['phase']), slice_us)
+    return protocol.Message(cluster, host, boot, seq, statement, lease_us)
+
+
+def encode_slots(message: slots.Message) -> dict[str, Any]:
+    """Return the fields of a message about slots as they are sent."""
+    report = message.report
+    fields = _envelope(message) | {
+        'wanted': report.wanted,
+        'blocked': report.blocked,
+        'avoided': report.avoided,
+        'plays': report.plays,
+        'ready': report.ready,
+        'wall_us': message.wall_us,
+        'lags': dict(message.lags),
+        'slot_us': message.slot_us,
+    }
+    decision = report.decision
+    if decision is not None:
+        fields['decision'] = {
+            'first': None if decision.place is None else decision.place.first,
+            'every': None if decision.place is None else decision.place.every,
+            'wanted': decision.wanted,
+            'span': decision.span,
+            'epoch': decision.epoch,
+        }
+    return fields
+
+
+def decode_slots(fields: dict[str, Any]) -> slots.Message:
+    """Return the message about slots that has these fields.
+
+    :raises KeyError, TypeError, ValueError: the fields are invalid.
+    """
+    return slots.Message(
+        *_read_envelope(fields),
+        slots.Report(
+            _count(fields['wanted']),
+            _number(fields['blocked'], 0, frame.ALL),
+            _number(fields['avoided'], 0, frame.ALL),
+            _flag(fields['plays']),
+            _flag(fields['ready']),
+            _decision(fields.get('decision')),
+        ),
+        _number(fields['wall_us'], 0, _MOST),
+        _lags(fields['lags']),
+        _number(fields['slot_us'], 0, 2**40),
+    )
+
+
+def _envelope(message: protocol.Message | slots.Message) -> dict[str, Any]:
+    return {
+        'cluster': message.cluster,
+        'host': message.host,
+        'boot': message.boot,
+        'seq': message.seq,
+        'lease_ms': message.lease_us // 1000,
+    }
+
+
+def _read_envelope(fields: dict[str, Any]) -> tuple[str, str, int, int, int]:
+    """Return cluster, host, boot, seq and lease (in microseconds)."""
+    return (
+        _name(fields['cluster']),
+        _name(fields['host']),
+        _number(fields['boot'], 0, _MOST),
+        _number(fields['seq'], 0, _MOST),
+        _number(fields['lease_ms'], 0, 2**40) * 1000,
+    )
+
+
+def _decision(fields: Any) -> slots.Decision | None:
+    if fields is None:
+        return None
+    place = None
+    if fields['every'] is not None:
+        every = _count(fields['every'])
+        place = frame.Place(_number(fields['first'], 0, every - 1), every)
+    return slots.Decision(
+        place,
+        _count(fields['wanted']),
+        _number(fields['span'], 1, 2**31 - 1),
+        _number(fields['epoch'], 0, slots.MAX_EPOCH),
+    )
+
+
+def _lags(fields: Any) -> dict[str, int]:
+    if not isinstance(fields, dict) or len(fields) > slots.MAX_LAGS:
+        raise TypeError('lags is not a mapping of a few hosts')
+    return {
+        _name(host): _number(lag_us, -slots.MAX_LAG_US, slots.MAX_LAG_US)
+        for host, lag_us in fields.items()
+    }
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > protocol.MAX_NAME:
+        raise TypeError(
+            f'{str(value)[: protocol.MAX_NAME]!r} is not a string of at most '
+            f'{protocol.MAX_NAME} characters'
+        )
+    return value
+
+
+def _number(value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(
+            f'{str(value)[:40]} is not an integer from {least} to {most}'
+        )
+    return value
+
+
+def _count(value: Any) -> int:
+    if _number(value, 1, frame.SLOTS) not in frame.COUNTS:
+        raise ValueError(f'{value} is not one of {frame.COUNTS}')
+    return int(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f'{str(value)[:40]} is not true or false')
+    return value
