@@ -18,7 +18,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc.agent.daemon import health, status_socket
+from nova_vhpc.agent import health
+from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import nova_api, opts, unknown_options

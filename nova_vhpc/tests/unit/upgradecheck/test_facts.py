@@ -15,7 +15,8 @@ import fixtures
 import libvirt
 from oslo_upgradecheck import upgradecheck
 
-from nova_vhpc.agent.daemon import health_watch, status_socket
+from nova_vhpc.agent.daemon import status_socket
+from nova_vhpc.agent.health import watch
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
@@ -343,7 +344,7 @@ class AgentTest(base.TestCase):
 
     def test_agent_that_is_not_healthy_is_a_warning(self):
         document = status_document.document()
-        document['health'] = health_watch.HealthWatch().judge(document)
+        document['health'] = watch.HealthWatch().judge(document)
         self.serve(document)
         result = self.check()
         self.assertEqual(upgradecheck.Code.WARNING, result.code)
