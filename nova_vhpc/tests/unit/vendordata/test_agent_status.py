@@ -10,7 +10,7 @@ from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 from nova_vhpc.tests.unit.osc import bus
 from nova_vhpc.tests.unit.vendordata import fakes, test_live
-from nova_vhpc.vendordata import agent_status
+from nova_vhpc.vendordata import live
 
 PATIENCE_S = 60.0
 
@@ -39,21 +39,21 @@ class AgentStatusesTest(base.TestCase):
 
     def test_agent_that_does_not_answer_leaves_its_member_unknown(self):
         # The second agent hangs until the test ends.
-        statuses = agent_status.AgentStatuses(self.call, 2.0, 60.0)
+        statuses = live.AgentStatuses(self.call, 2.0, 60.0)
         found = statuses.of_members(cluster())
         self.assertFalse(self.hang.is_set())
         self.assertEqual({fakes.uuid(1)}, found.keys())
         self.assertEqual(10.0, found[fakes.uuid(1)].held_up_s)
 
     def test_agent_that_hangs_is_not_asked_again(self):
-        statuses = agent_status.AgentStatuses(self.call, 0.1, 0.0)
+        statuses = live.AgentStatuses(self.call, 0.1, 0.0)
         for _again in range(3):
             statuses.of_members(cluster())
         self.assertEqual(1, self.calls.count('cn-0043'))
 
     def test_answer_serves_all_members_for_a_while(self):
         self.hang.set()
-        statuses = agent_status.AgentStatuses(self.call, PATIENCE_S, 600.0)
+        statuses = live.AgentStatuses(self.call, PATIENCE_S, 600.0)
         for _again in range(3):
             self.assertEqual(
                 {fakes.uuid(1)}, statuses.of_members(cluster()).keys()
@@ -65,7 +65,7 @@ class AgentStatusesTest(base.TestCase):
         self.hang.set()
         one = cluster()
         members = [dataclasses.replace(m, running=False) for m in one.members]
-        statuses = agent_status.AgentStatuses(self.call, PATIENCE_S, 60.0)
+        statuses = live.AgentStatuses(self.call, PATIENCE_S, 60.0)
         self.assertEqual(
             {},
             statuses.of_members(
@@ -87,21 +87,21 @@ class BusTest(base.TestCase):
     def test_agents_are_asked_by_the_call_of_the_operators_tools(self):
         agents = self.useFixture(bus.Bus())
         agents.agent('cn-0042', **test_live.status())
-        statuses = agent_status.make(self.conf('fake://'))
+        statuses = live.make(self.conf('fake://'))
         found = statuses.of_members(cluster())
         # No agent listens on the other host.
         self.assertEqual({fakes.uuid(1)}, found.keys())
 
     def test_option_turns_asking_off(self):
         conf = self.conf('fake://', ask_agents=False)
-        self.assertIsNone(agent_status.make(conf))
+        self.assertIsNone(live.make(conf))
 
     def test_without_transport_url_agents_are_not_asked(self):
-        self.assertIsNone(agent_status.make(self.conf('rabbit://')))
+        self.assertIsNone(live.make(self.conf('rabbit://')))
 
     def test_wrong_transport_url_is_refused_and_named(self):
         conf = self.conf('fake://')
         conf.set_override('transport_url', 'rabit://u:hunter2@h:5672/')
-        error = self.assertRaises(ValueError, agent_status.make, conf)
+        error = self.assertRaises(ValueError, live.make, conf)
         self.assertIn('transport_url', str(error))
         self.assertNotIn('hunter2', str(error))

@@ -15,7 +15,7 @@ import fixtures
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import model, wrapper
+from nova_vhpc.vendordata import model, mpi
 
 # What iproute2 prints in a guest with three NICs, two on one address range.
 _IP = """\
@@ -59,7 +59,7 @@ class WrapperTest(base.TestCase):
             (self.path / 'ip').write_text(ip)
             (self.path / 'ip').chmod(0o755)
         script = self.path / 'vhpc-run'
-        script.write_text(wrapper.wrapper(fakes.mixed(members)))
+        script.write_text(mpi.wrapper(fakes.mixed(members)))
         program = '; '.join(['echo "$1"', *(f'echo "${n}"' for n in names)])
         return subprocess.run(
             ['sh', '-eu', script, 'sh', '-c', program, '', 'two words'],
