@@ -36,12 +36,14 @@ VM = {
 
 
 def document(
-    vm: dict[str, Any] | None = None, **changes: dict[str, Any]
+    vm: dict[str, Any] | None = None,
+    vms: list[dict[str, Any]] | None = None,
+    **changes: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the document of a healthy agent with one VM, with changes."""
     whole: dict[str, Any] = {
         'agent': AGENT,
-        'vms': [VM | (vm or {})],
+        'vms': [VM | (vm or {})] if vms is None else vms,
         'windows': {'playing': False, 'turns': [], 'failing': []},
         'groups': {'state': 'fresh', 'age_s': 1.0, 'file_problem': ''},
         'publishing': {'state': 'published', 'problems': []},
@@ -57,6 +59,196 @@ def document(
     return whole
 
 
+AWAY = {'state': 'nova-away', 'detail': 'HTTP 503'}
+AHEAD = {'state': 'local', 'detail': 'clock is 40 ms ahead'}
+BROKEN = {'problem': 'cannot journal vm: disk full'}
+TURNS = {'turns': [{'width_us': 1}]}
+UNMEASURED = VM | {'unmeasured': ['latency']}
+ROWS = (
+    # part, state, document, words that are said
+    # -- VMs that nobody names
+    *(
+        (
+            'groups',
+            'degraded',
+            document({'cluster': None}, groups={'state': state}),
+            'nobody says which cluster 1 VMs (vm) are in',
+            '[vhpc_nova]auth_type',
+        )
+        for state in ('off', 'file')
+    ),
+    ('groups', 'off', document(groups={'state': 'off'})),
+    ('groups', 'ok', document({'cluster': None})),
+    (
+        'groups',
+        'degraded',
+        document(groups={'state': 'partial', 'detail': 'Nova names none'}),
+        'Nova names none',
+    ),
+    ('groups', 'degraded', document(groups=AWAY | {'age_s': 3.0}), 'HTTP 503'),
+    ('groups', 'failed', document(groups=AWAY | {'age_s': None}), 'HTTP 503'),
+    (
+        'groups',
+        'degraded',
+        document(groups={'state': 'file', 'file_problem': 'no YAML'}),
+        'no YAML',
+    ),
+    (
+        'groups',
+        'degraded',
+        document(groups={'detail': 'no exchange nova'}),
+        'no exchange nova',
+    ),
+    # -- VMs that nobody measures
+    (
+        'probes',
+        'failed',
+        document({'unmeasured': ['latency', 'io_events']}),
+        'no probe measures I/O and the synchronisation latency of 1 VMs',
+    ),
+    ('probes', 'degraded', document({'unmeasured': ['io_events']})),
+    (
+        'probes',
+        'failed',
+        document({'unmeasured': ['latency'], 'pid': 0}),
+        'the QEMU process of 1 VMs (vm) is not found',
+        'pid: host',
+    ),
+    (
+        'probes',
+        'failed',
+        document(agent={'probes': [], 'unusable_probes': {'tap': 'no sysfs'}}),
+        'tap: no sysfs',
+    ),
+    (
+        'probes',
+        'failed',
+        document(vms=[UNMEASURED | {'name': f'vm{n}'} for n in range(9)]),
+        '9 VMs (vm0, vm1, vm2, ...)',
+    ),
+    (
+        'control_groups',
+        'degraded',
+        document({'control_group': False}),
+        'cgroupns_mode: host',
+    ),
+    # -- VMs that cannot be written to
+    ('writes', 'failed', document(BROKEN), 'disk full'),
+    (
+        'writes',
+        'degraded',
+        document(vms=[VM | BROKEN, VM | {'name': 'other'}]),
+        '1 VMs (vm)',
+    ),
+    (
+        'writes',
+        'degraded',
+        document(agent={'refused': {'u1': 'XML is odd'}}),
+        '1 VMs (u1) are left alone',
+        'XML is odd',
+    ),
+    *(
+        row
+        for mode in ('paused', 'dry_run')
+        for row in (
+            ('writes', 'degraded', document(agent={mode: True})),
+            ('writes', 'ok', document(agent={mode: True}, vms=[])),
+        )
+    ),
+    (
+        'journal',
+        'failed',
+        document(agent={'journal_problem': 'no journal possible'}),
+        'no journal possible',
+        'state_path',
+    ),
+    # -- parts
+    *(
+        (
+            'libvirt',
+            state,
+            document(
+                agent={
+                    'libvirt_up': False,
+                    'ticks': ticks,
+                    'reconnects': reconnects,
+                }
+            ),
+        )
+        for ticks, reconnects, state in (
+            (5, 0, 'starting'),
+            (5, 1, 'failed'),
+            (500, 0, 'failed'),
+        )
+    ),
+    ('decisions', 'failed', document(agent={'tick_problem': 'KeyError()'})),
+    ('decisions', 'degraded', document(agent={'remarks': ['policy failed']})),
+    ('decisions', 'starting', document(agent={'ticks': 0})),
+    ('windows', 'failed', document(windows=TURNS)),
+    ('windows', 'ok', document(windows=TURNS | {'playing': True})),
+    ('windows', 'degraded', document(windows={'failing': ['u']}), '(u)'),
+    *(
+        (part, state, document(**{key: told}))
+        for part, key, told, state in (
+            ('publishing', 'publishing', {'state': 'off'}, 'off'),
+            ('publishing', 'publishing', {'state': 'dry-run'}, 'off'),
+            ('publishing', 'publishing', {'state': 'starting'}, 'starting'),
+            (
+                'publishing',
+                'publishing',
+                {'state': 'x', 'detail': ''},
+                'failed',
+            ),
+            ('publishing', 'publishing', {'problems': ['dpdk0']}, 'degraded'),
+            ('bus', 'peers', {'state': 'off'}, 'off'),
+            ('bus', 'peers', {'state': 'starting'}, 'starting'),
+            ('bus', 'peers', {'state': 'down', 'detail': 'x'}, 'degraded'),
+            ('bus', 'peers', {'state': 'up', 'detail': 'x'}, 'degraded'),
+            ('slots', 'peers', {'slots': {'state': 'off'}}, 'off'),
+            ('slots', 'peers', {'slots': {'state': 'agreeing'}}, 'ok'),
+            ('slots', 'peers', {'slots': AHEAD}, 'degraded'),
+            (
+                'slots',
+                'peers',
+                {'slots': AHEAD | {'state': 'off'}},
+                'degraded',
+            ),
+            ('metrics', 'metrics', {'state': 'off'}, 'off'),
+            ('metrics', 'metrics', {'state': 'down'}, 'degraded'),
+            ('binding', 'binding', {'state': 'off'}, 'off'),
+        )
+    ),
+    ('binding', 'off', document() | {'binding': None}),
+    (
+        'binding',
+        'degraded',
+        document(binding={'problems': {'u': 'is on OVS'}}),
+        'is on OVS',
+    ),
+    (
+        'binding',
+        'degraded',
+        document(
+            binding={
+                'problems': {'u': 'A. B', 'v': 'A. B', 'w': 'C'},
+                'unsteered': {
+                    uuid: {
+                        'name': f'vm-{uuid}',
+                        'cause': 'off',
+                        'what': 'A',
+                        'remedy': 'B',
+                    }
+                    for uuid in 'uv'
+                },
+            }
+        ),
+        '3 VMs',
+        'vm-u: A; w: C',
+        'B. the agent tries again',
+    ),
+)
+
+
 class HealthRulesTest(base.BaseTestCase):
     def assert_part(
         self, part: str, state: str, whole: dict[str, Any], *words: str
@@ -70,6 +262,11 @@ class HealthRulesTest(base.BaseTestCase):
         self.assertLessEqual(others, {part})
         if not judged[part].state.healthy:
             self.assertTrue(judged[part].what and judged[part].action)
+
+    def test_states_of_parts(self) -> None:
+        for part, state, whole, *words in ROWS:
+            with self.subTest(part=part, state=state, words=words):
+                self.assert_part(part, state, whole, *words)
 
     def test_all_parts_are_healthy(self) -> None:
         judged = rules.assess(document())
@@ -88,250 +285,3 @@ class HealthRulesTest(base.BaseTestCase):
                 rules.State.OK,
                 rules.worst(rules.assess(whole).values()),
             )
-
-    # -- VMs that nobody names ----------------------------------------------
-
-    def test_parallel_vm_that_nobody_names_is_not_healthy(self) -> None:
-        nameless = {'cluster': None}
-        for state in ('off', 'file'):
-            self.assert_part(
-                'groups',
-                'degraded',
-                document(nameless, groups={'state': state}),
-                'nobody says which cluster 1 VMs (vm) are in',
-                '[vhpc_nova]auth_type',
-            )
-
-    def test_vm_named_by_its_flavor_needs_no_nova(self) -> None:
-        self.assert_part('groups', 'off', document(groups={'state': 'off'}))
-
-    def test_vm_that_nova_puts_in_no_cluster_is_healthy(self) -> None:
-        self.assert_part('groups', 'ok', document({'cluster': None}))
-
-    def test_host_that_nova_does_not_know_is_not_healthy(self) -> None:
-        self.assert_part(
-            'groups',
-            'degraded',
-            document(groups={'state': 'partial', 'detail': 'Nova names none'}),
-            'Nova names none',
-        )
-
-    def test_nova_away_is_worse_if_it_never_answered(self) -> None:
-        away = {'state': 'nova-away', 'detail': 'HTTP 503'}
-        for age_s, state in ((3.0, 'degraded'), (None, 'failed')):
-            self.assert_part(
-                'groups',
-                state,
-                document(groups={**away, 'age_s': age_s}),
-                'HTTP 503',
-            )
-
-    def test_unusable_groups_file_is_not_healthy(self) -> None:
-        self.assert_part(
-            'groups',
-            'degraded',
-            document(groups={'state': 'file', 'file_problem': 'no YAML'}),
-            'no YAML',
-        )
-
-    # -- VMs that nobody measures -------------------------------------------
-
-    def test_vm_without_probe_is_not_healthy(self) -> None:
-        self.assert_part(
-            'probes',
-            'failed',
-            document({'unmeasured': ['latency', 'io_events']}),
-            'no probe measures I/O and the synchronisation latency of 1 VMs',
-        )
-        self.assert_part(
-            'probes', 'degraded', document({'unmeasured': ['io_events']})
-        )
-
-    def test_process_that_is_not_found_is_named(self) -> None:
-        self.assert_part(
-            'probes',
-            'failed',
-            document({'unmeasured': ['latency'], 'pid': 0}),
-            'the QEMU process of 1 VMs (vm) is not found',
-            'pid: host',
-        )
-
-    def test_host_without_any_probe_is_not_healthy(self) -> None:
-        self.assert_part(
-            'probes',
-            'failed',
-            document(
-                agent={
-                    'probes': [],
-                    'unusable_probes': {'schedstat': 'not compiled in'},
-                }
-            ),
-            'schedstat: not compiled in',
-        )
-
-    def test_control_group_that_is_not_found_is_not_healthy(self) -> None:
-        self.assert_part(
-            'control_groups',
-            'degraded',
-            document({'control_group': False}),
-            'cgroupns_mode: host',
-        )
-
-    # -- VMs that cannot be written to --------------------------------------
-
-    def test_vm_that_cannot_be_written_is_not_healthy(self) -> None:
-        broken = document({'problem': 'cannot journal vm: disk full'})
-        self.assert_part('writes', 'failed', broken, 'disk full')
-        broken['vms'].append(VM | {'name': 'other'})
-        self.assert_part('writes', 'degraded', broken, '1 VMs (vm)')
-
-    def test_vm_left_alone_is_not_healthy(self) -> None:
-        self.assert_part(
-            'writes',
-            'degraded',
-            document(agent={'refused': {'u1': 'XML is odd'}}),
-            '1 VMs (u1) are left alone',
-            'XML is odd',
-        )
-
-    def test_pause_and_dry_run_with_vms_are_not_plainly_healthy(self) -> None:
-        for mode in ('paused', 'dry_run'):
-            whole = document(agent={mode: True})
-            self.assert_part('writes', 'degraded', whole)
-            whole['vms'] = []
-            self.assert_part('writes', 'ok', whole)
-
-    def test_journal_that_cannot_be_written_is_not_healthy(self) -> None:
-        self.assert_part(
-            'journal',
-            'failed',
-            document(agent={'journal_problem': 'no journal possible'}),
-            'no journal possible',
-            'state_path',
-        )
-
-    # -- parts --------------------------------------------------------------
-
-    def test_libvirt_may_take_a_while_at_the_start(self) -> None:
-        for ticks, reconnects, state in (
-            (5, 0, 'starting'),
-            (5, 1, 'failed'),
-            (500, 0, 'failed'),
-        ):
-            self.assert_part(
-                'libvirt',
-                state,
-                document(
-                    agent={
-                        'libvirt_up': False,
-                        'ticks': ticks,
-                        'reconnects': reconnects,
-                    }
-                ),
-            )
-
-    def test_failing_ticks_and_policies_are_not_healthy(self) -> None:
-        for key, value, state in (
-            ('tick_problem', 'KeyError()', 'failed'),
-            ('remarks', ['slice policy failed: x'], 'degraded'),
-            ('ticks', 0, 'starting'),
-        ):
-            self.assert_part('decisions', state, document(agent={key: value}))
-
-    def test_windows_that_are_not_played_are_not_healthy(self) -> None:
-        turns = {'turns': [{'width_us': 1}]}
-        self.assert_part('windows', 'failed', document(windows=turns))
-        self.assert_part(
-            'windows', 'ok', document(windows={**turns, 'playing': True})
-        )
-        self.assert_part(
-            'windows', 'degraded', document(windows={'failing': ['u']}), '(u)'
-        )
-
-    def test_states_of_publishing(self) -> None:
-        for publishing, state in (
-            ({'state': 'off'}, 'off'),
-            ({'state': 'dry-run'}, 'off'),
-            ({'state': 'starting'}, 'starting'),
-            ({'state': 'no-compute-node', 'detail': 'x'}, 'failed'),
-            ({'problems': ['uplink dpdk0 is no interface']}, 'degraded'),
-        ):
-            self.assert_part(
-                'publishing', state, document(publishing=publishing)
-            )
-
-    def test_states_of_the_bus(self) -> None:
-        for peers, state in (
-            ({'state': 'off'}, 'off'),
-            ({'state': 'starting'}, 'starting'),
-            ({'state': 'down', 'detail': 'refused'}, 'degraded'),
-            ({'state': 'up', 'detail': 'another agent'}, 'degraded'),
-        ):
-            self.assert_part('bus', state, document(peers=peers))
-
-    def test_host_that_follows_no_slots_is_not_healthy(self) -> None:
-        for slots, state in (
-            ({'state': 'off', 'detail': ''}, 'off'),
-            ({'state': 'agreeing', 'detail': ''}, 'ok'),
-            ({'state': 'local', 'detail': 'clock is 40 ms ahead'}, 'degraded'),
-            ({'state': 'off', 'detail': 'version_cap'}, 'degraded'),
-        ):
-            self.assert_part('slots', state, document(peers={'slots': slots}))
-
-    def test_notifications_that_do_not_arrive_are_not_healthy(self) -> None:
-        self.assert_part(
-            'groups',
-            'degraded',
-            document(groups={'detail': 'no exchange nova'}),
-            'no exchange nova',
-        )
-
-    def test_metrics_port_in_use_is_not_healthy(self) -> None:
-        for metrics, state in (
-            ({'state': 'off'}, 'off'),
-            ({'state': 'down', 'detail': 'address in use'}, 'degraded'),
-        ):
-            self.assert_part('metrics', state, document(metrics=metrics))
-
-    def test_nics_that_are_not_bound_are_not_healthy(self) -> None:
-        self.assert_part(
-            'binding',
-            'degraded',
-            document(binding={'problems': {'u': 'is on OVS'}}),
-            'is on OVS',
-        )
-        self.assert_part(
-            'binding',
-            'degraded',
-            document(
-                binding={
-                    'problems': {'u': 'A. B', 'v': 'A. B', 'w': 'C'},
-                    'unsteered': {
-                        uuid: {
-                            'name': f'vm-{uuid}',
-                            'cause': 'off',
-                            'what': 'A',
-                            'remedy': 'B',
-                        }
-                        for uuid in 'uv'
-                    },
-                }
-            ),
-            '3 VMs',
-            'vm-u: A; w: C',
-            'B. the agent tries again',
-        )
-        self.assert_part('binding', 'off', document(binding={'state': 'off'}))
-        whole = document()
-        whole['binding'] = None
-        self.assert_part('binding', 'off', whole)
-
-    def test_few_of_many_vms_are_named(self) -> None:
-        whole = document()
-        whole['vms'] = [
-            VM | {'name': f'vm{n}', 'unmeasured': ['latency']}
-            for n in range(9)
-        ]
-        self.assert_part(
-            'probes', 'failed', whole, '9 VMs (vm0, vm1, vm2, ...)'
-        )
