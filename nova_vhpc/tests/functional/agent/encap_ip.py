@@ -281,6 +281,10 @@ class EncapIpTestCase(base.BaseTestCase):
             self.addCleanup(agent.binder.stop)
         return agent
 
+    def wait_for_answer(self, source: Guest, target: Guest) -> None:
+        """Wait until a guest reaches another one."""
+        lab.wait_for(lambda: not source.ping(target, 1), 'the first answer')
+
     def wait_for_encap_ip(self, guest: Guest, encap_ip: str) -> None:
         """Wait until OVN uses an encap IP for a guest's port."""
         lab.wait_for(

@@ -8,7 +8,6 @@ hosts.
 """
 
 from nova_vhpc.tests.functional.agent import encap_ip
-from nova_vhpc_lab.ovn import lab
 
 PINGS = 50
 
@@ -33,12 +32,6 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         self.agents[name].manage(guest, rail)
         self.wait_for_encap_ip(guest, self.hosts[name].encap_ips[rail])
 
-    def wait_for_answer(
-        self, source: encap_ip.Guest, target: encap_ip.Guest
-    ) -> None:
-        """Wait until a guest reaches another one."""
-        lab.wait_for(lambda: not source.ping(target, 1), 'the first answer')
-
     def frames(
         self, source: encap_ip.Guest, target: encap_ip.Guest
     ) -> dict[str, list[int]]:
@@ -46,6 +39,8 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         # The first packets make the hosts learn each other's addresses, and
         # OVN tell all hosts of the encap IPs.
         self.lab.nbctl('--wait=hv', 'sync')
+        # The sync does not wait for a port that has just moved.
+        self.wait_for_answer(source, target)
         source.ping(target, 5)
 
         def counted() -> dict[str, list[int]]:
