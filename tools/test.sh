@@ -31,7 +31,7 @@ export LC_ALL=C.UTF-8
 export PYTHON=python
 TIMES=${VHPC_CACHE:-/var/cache/nova-vhpc}/times
 # Whole clouds, whose hosts are network namespaces of their own.
-CLOUDS='functional\.(stack\.|agent\.test_nova_migration)'
+CLOUDS='functional\.stack\.'
 # With Nova and Placement in process: one CPU each, no guest.
 IN_PROCESS='functional\.(scheduler|explain|flavor|clusters|osc|deploy)\.'
 # Guests that measure time, and so want the machine for themselves.

@@ -17,8 +17,7 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import health
+from nova_vhpc.agent import errors, health
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.cmd import arguments, output
 from nova_vhpc.conf import agent as agent_conf

@@ -22,7 +22,7 @@ from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.vendordata import agent_status, id_secret, nova, wsgi
+from nova_vhpc.vendordata import live, nova, opaque_ids, wsgi
 
 LOG = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def make(conf: cfg.ConfigOpts) -> Any:
         (conf.vhpc_vendordata.switch_key, conf.vhpc_vendordata.rack_key),
         place=credentials.place(conf, group),
     )
-    application = wsgi.make_application(conf, source, agent_status.make(conf))
+    application = wsgi.make_application(conf, source, live.make(conf))
     if not credentials.given(conf, group):
         LOG.error(
             'All requests will fail: [%s] has no auth_type, so Nova cannot '
@@ -123,7 +123,7 @@ def secret_of_ids(conf: cfg.ConfigOpts) -> bytes:
 
     :raises ValueError: ``[vhpc_vendordata] id_secret`` is too short.
     """
-    secret = id_secret.configured(conf)
+    secret = opaque_ids.configured(conf)
     if secret is None:
         LOG.warning(
             'Members will get other IDs of hosts, switches and racks after '

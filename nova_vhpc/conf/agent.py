@@ -215,8 +215,8 @@ OPTS: list[Any] = [
         help='Address on which the Prometheus endpoint listens. Keep it on '
         'the loopback if Prometheus runs on this host or comes by a proxy. '
         'Otherwise set an address in the management network, such as '
-        '10.2.0.17, and metrics_password and metrics_cert_file as well: the '
-        'metrics name servers and projects.',
+        '10.2.0.17, and metrics_cert_file and metrics_client_ca_file as well: '
+        'the metrics name servers and projects.',
     ),
     cfg.Opt(
         'metrics_port',
@@ -227,25 +227,11 @@ OPTS: list[Any] = [
         'agent runs without metrics, and says so.',
     ),
     cfg.StrOpt(
-        'metrics_user',
-        default='prometheus',
-        help='User name that scrapers must give with metrics_password '
-        '(basic_auth in the configuration of Prometheus).',
-    ),
-    cfg.StrOpt(
-        'metrics_password',
-        secret=True,
-        help='Password that scrapers must give. Unset, anybody who reaches '
-        'the endpoint may read the metrics. Set it if metrics_host is not the '
-        'loopback, together with metrics_cert_file: without TLS it is sent in '
-        'clear text.',
-    ),
-    cfg.StrOpt(
         'metrics_cert_file',
         regex=ABSOLUTE,
         help='PEM file with the certificate of the Prometheus endpoint, and '
         'those between it and the root. The endpoint then speaks HTTPS only. '
-        'A renewed file is used from the next connection on. Try '
+        'A renewed file is used within a second. Try '
         '/etc/nova-vhpc/metrics.crt.',
     ),
     cfg.StrOpt(
@@ -254,6 +240,15 @@ OPTS: list[Any] = [
         help='PEM file with the key of metrics_cert_file, without a '
         'passphrase. Only root should be able to read it. Unset, the key is '
         'in metrics_cert_file. Try /etc/nova-vhpc/metrics.key.',
+    ),
+    cfg.StrOpt(
+        'metrics_client_ca_file',
+        regex=ABSOLUTE,
+        help='PEM file with the authority that signs the certificates of '
+        'scrapers (tls_config in the configuration of Prometheus). Unset, '
+        'anybody who reaches the endpoint may read the metrics. Set it, with '
+        'metrics_cert_file, if metrics_host is not the loopback. Try '
+        '/etc/nova-vhpc/prometheus-ca.crt.',
     ),
     cfg.StrOpt(
         'status_socket_mode',

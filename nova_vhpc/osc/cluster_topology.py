@@ -21,7 +21,7 @@ from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.osc import base
 from nova_vhpc.osc.cluster_model import Cluster
 from nova_vhpc.osc.cluster_reader import ClusterReader
-from nova_vhpc.vendordata import id_secret, opaque_ids
+from nova_vhpc.vendordata import opaque_ids
 from nova_vhpc.vendordata.guest import topology_files
 
 SWITCHES_UNSEEN = (
@@ -234,7 +234,7 @@ def _secret(files: list[str] | None) -> bytes:
     vendordata_conf.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=files or None)
     try:
-        secret = id_secret.configured(conf)
+        secret = opaque_ids.configured(conf)
     except ValueError as error:
         raise exceptions.CommandError(str(error)) from None
     if secret is None:

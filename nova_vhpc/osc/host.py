@@ -11,8 +11,7 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
-from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import health
+from nova_vhpc.agent import errors, health
 from nova_vhpc.clients import openstack
 from nova_vhpc.osc import agents, base
 from nova_vhpc.osc.cluster_model import Host

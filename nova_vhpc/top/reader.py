@@ -10,8 +10,7 @@ tell is unknown; what cannot be read is an error.
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import health
+from nova_vhpc.agent import errors, health
 from nova_vhpc.top.model import (
     RECEIVED_ENOUGH,
     Host,

@@ -1,0 +1,16 @@
+# SPDX-FileCopyrightText: nova-vhpc developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-vhpc-status upgrade check``.
+
+Role
+    Say before and after an upgrade what keeps this host from working.
+Doors
+    :class:`.facts.Checks` reads the facts of each check; :mod:`.checks` judges
+    them.
+Invariants
+    A check that cannot read its facts fails alone. The running agent is judged
+    by its own health, never here.
+Tests
+    ``nova_vhpc/tests/unit/upgradecheck``.
+"""

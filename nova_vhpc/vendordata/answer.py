@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.vendordata import live, model, mpi, routes, wrapper
+from nova_vhpc.vendordata import live, model, mpi, routes
 from nova_vhpc.vendordata.guest import script
 
 VERSION = 1
@@ -85,7 +85,7 @@ def answer(
             'openmpi': mpi.openmpi_flags(cluster),
             'openmpi5': mpi.openmpi5_flags(cluster),
             'mpich': mpi.mpich_flags(cluster),
-            'wrapper': wrapper.wrapper(cluster),
+            'wrapper': mpi.wrapper(cluster),
             'environment': _environment(me),
         },
         'routes': [

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each MPI library's launcher needs to use the cluster's networks. Pure.
+"""What each MPI library's launcher needs to use the cluster's networks.
 
 How the libraries choose interfaces (HPCVirt'09 section 5, and what was seen
 with the versions that the tenant's page names):
@@ -9,7 +9,7 @@ with the versions that the tenant's page names):
 * Open MPI uses every interface that it is allowed to, and spreads messages
   over them. It takes subnets.
 * MPICH and Intel MPI use UCX or libfabric, which take names of interfaces:
-  :mod:`nova_vhpc.vendordata.wrapper`. Hydra, their launcher, is reached at
+  :func:`wrapper`. Hydra, their launcher, is reached at
   the address that its member has in the hostfile, and needs nothing.
 """
 
@@ -32,6 +32,52 @@ SPREAD_FLAGS = (
     *('--mca', 'btl_tcp_rndv_eager_limit', str(FIRST_PART)),
 )
 """Flags of Open MPI's mpirun for two interfaces."""
+
+_SCRIPT = """\
+#!/bin/sh
+# Runs a program on the interfaces for MPI: mpiexec ... ./vhpc-run ./program
+first='FIRST'
+second='SECOND'
+interfaces= devices= rdma= rails=0
+for addresses in "$first" "$second"; do
+    before=$interfaces
+    for pair in $(ip -o address show | awk '{print $2 "=" $4}'); do
+        nic=${pair%%=*}
+        address=${pair#*=}
+        case " $addresses " in *" ${address%/*} "*) ;; *) continue ;; esac
+        case ",$interfaces," in *",$nic,"*) continue ;; esac
+        interfaces=${interfaces:+$interfaces,}$nic
+        devices=${devices:+$devices,}$nic
+        for hca in "/sys/class/net/$nic/device/infiniband"/*; do
+            if [ -e "$hca" ]; then
+                devices=$devices,${hca##*/}:1
+                rdma=yes
+            fi
+        done
+    done
+    [ "$interfaces" = "$before" ] || rails=$((rails + 1))
+done
+if [ -n "$interfaces" ]; then
+    # Open MPI, UCX (MPICH), libfabric (MPICH, Intel MPI)
+    export OMPI_MCA_btl_tcp_if_include="$interfaces"
+    export UCX_NET_DEVICES="$devices"
+    export FI_TCP_IFACE="${interfaces%%,*}"
+    if [ -z "$rdma" ]; then
+        export FI_PROVIDER="${FI_PROVIDER:-tcp}"
+    fi
+fi
+if [ "$rails" = 2 ] && [ -z "$rdma" ]; then
+    # Long messages go over both interfaces.
+    limit=${OMPI_MCA_btl_tcp_eager_limit:-LIMIT}
+    export OMPI_MCA_btl_tcp_eager_limit="$limit"
+    part=${OMPI_MCA_btl_tcp_rndv_eager_limit:-PART}
+    export OMPI_MCA_btl_tcp_rndv_eager_limit="$part"
+    export UCX_MAX_EAGER_RAILS="${UCX_MAX_EAGER_RAILS:-2}"
+    export UCX_MAX_RNDV_RAILS="${UCX_MAX_RNDV_RAILS:-2}"
+    export UCX_RNDV_THRESH="${UCX_RNDV_THRESH:-LIMIT}"
+fi
+exec "$@"
+"""
 
 
 def openmpi_flags(cluster: model.Cluster) -> list[str]:
@@ -135,3 +181,36 @@ def _subnets(cluster: model.Cluster, position: int) -> list[str]:
         else:
             subnets.append(str(subnet))
     return list(dict.fromkeys(subnets))
+
+
+def wrapper(cluster: model.Cluster) -> str:
+    """Return the script that runs a program on the interfaces for MPI.
+
+    It is the same for all members. UCX and libfabric choose interfaces by
+    themselves, a management network included, and take names of interfaces,
+    which differ from image to image. The script finds the names by the
+    members' addresses, on the member that it runs on.
+
+    Addresses are matched exactly: the two NICs of a member may be on networks
+    with one address range. libfabric's TCP provider takes a single interface
+    and gets the first; UCX and Open MPI get both of ``multiple-shared``.
+
+    MPICH 4.2 takes libfabric's sockets provider by default, which heeds other
+    variables. Where an interface belongs to an RDMA device, for which TCP
+    would be the slow way, the provider is left to the library.
+    """
+    first, second = (
+        ' '.join(
+            dict.fromkeys(
+                str(address)
+                for address in model.mpi_addresses(cluster.members, position)
+            )
+        )
+        for position in range(2)
+    )
+    return (
+        _SCRIPT.replace('FIRST', first)
+        .replace('SECOND', second)
+        .replace('LIMIT', str(EAGER_LIMIT))
+        .replace('PART', str(FIRST_PART))
+    )

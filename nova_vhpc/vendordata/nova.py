@@ -7,34 +7,67 @@ Only servers of the project of the asking server are read, so a tenant learns
 nothing about other projects, whatever it writes into its metadata.
 """
 
+import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 from keystoneauth1 import adapter
 
 from nova_vhpc.clients import failures, openstack
 from nova_vhpc.conf import nova_api
 from nova_vhpc.scheduler.sources import host_places
-from nova_vhpc.vendordata import (
-    model,
-    nic_order,
-    nova_server,
-    opaque_ids,
-    shared_reads,
-)
+from nova_vhpc.vendordata import model, nova_server, opaque_ids
 
 MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
 servers."""
 
+_Value = TypeVar('_Value')
 _PLACE = failures.Place.of_group(nova_api.GROUP)
 
 
 class NotMember(Exception):
     """The server is in no virtual cluster, or belongs to another project."""
+
+
+class SharedReads(Generic[_Value]):
+    """The reads that are under way, by key.
+
+    Threads that want the same at the same time share one: a cache alone does
+    not help them, because it is empty until the first read has ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[Hashable, concurrent.futures.Future[_Value]] = {}
+
+    def get(self, key: Hashable, read: Callable[[], _Value]) -> _Value:
+        """Return what a read returns that is under way, or else a new one.
+
+        A read that is under way may have begun before the caller knew of
+        what it wants to read.
+
+        :param key: equal for callers that want the same.
+        :param read: reads, in the thread of the first caller.
+        :raises Exception: what the read raised, in all threads.
+        """
+        with self._lock:
+            future = self._under_way.get(key)
+            is_first = future is None
+            if future is None:
+                future = self._under_way[key] = concurrent.futures.Future()
+        if is_first:
+            try:
+                future.set_result(read())
+            except BaseException as error:
+                future.set_exception(error)
+            finally:
+                with self._lock:
+                    del self._under_way[key]
+        return future.result()
 
 
 class NovaClusterSource:
@@ -62,10 +95,10 @@ class NovaClusterSource:
         self._place = place
         self._ttl_s = ttl_s
         self._tiers = tiers
-        self._orders = nic_order.NicOrders(client)
+        self._orders = nova_server.NicOrders(client)
         self._lock = threading.Lock()
         self._sees_all = False
-        self._reads = shared_reads.SharedReads[model.Cluster]()
+        self._reads = SharedReads[model.Cluster]()
         self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
     def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""IDs of hosts, switches and racks that tell a tenant nothing else. Pure.
+"""IDs of hosts, switches and racks that tell a tenant nothing else.
 
 A tenant needs to know which of its members share a host, a switch or a rack,
 and nothing else: neither names, nor which of another project's servers are
@@ -13,6 +13,11 @@ import dataclasses
 import hashlib
 import hmac
 import re
+
+from oslo_config import cfg
+
+from nova_vhpc.clients import credentials
+from nova_vhpc.conf import nova_api as nova_conf
 
 MIN_SECRET_LENGTH = 16
 """Fewest characters of ``[vhpc_vendordata] id_secret``."""
@@ -71,3 +76,25 @@ def derived(password: str) -> bytes:
     return hmac.new(
         password.encode(), b'nova-vhpc opaque ids', hashlib.sha256
     ).digest()
+
+
+def configured(conf: cfg.ConfigOpts) -> bytes | None:
+    """Return the secret that all servers with a configuration agree on.
+
+    :param conf: with ``[vhpc_vendordata]`` and ``[vhpc_nova]``.
+    :returns: None if there is neither ``id_secret`` nor a password that one
+        could be derived from.
+    :raises ValueError: ``[vhpc_vendordata] id_secret`` is too short.
+    """
+    secret = str(conf.vhpc_vendordata.id_secret)
+    if secret:
+        if len(secret) < MIN_SECRET_LENGTH:
+            raise ValueError(
+                f'[vhpc_vendordata]id_secret has {len(secret)} characters, '
+                f'fewer than {MIN_SECRET_LENGTH}: the names behind '
+                'the IDs could be guessed; set it to the output of: openssl '
+                'rand -hex 32'
+            )
+        return secret.encode()
+    password = credentials.secret(conf, nova_conf.GROUP)
+    return None if password is None else derived(password)

@@ -41,10 +41,10 @@ class ClusterSource(Protocol):
 
 
 class LiveSource(Protocol):
-    """Knows how members run; see :class:`.agent_status.AgentStatuses`."""
+    """Knows how members run; see :class:`.live.AgentStatuses`."""
 
     def of_members(self, cluster: model.Cluster) -> dict[str, live.Live]:
-        """See :meth:`.agent_status.AgentStatuses.of_members`."""
+        """See :meth:`.live.AgentStatuses.of_members`."""
 
 
 class Application:

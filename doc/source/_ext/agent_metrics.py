@@ -12,14 +12,14 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
-from nova_vhpc.agent.daemon import host_metrics, metrics, vm_metrics
+from nova_vhpc.agent.metrics import endpoint, host_metrics, vm_metrics
 
 
 def _host_families():
     """Yield name, type, help and labels, as of an agent that knows nothing."""
     status = {'agent': collections.defaultdict(int)}
     collector = host_metrics.HostCollector(lambda: status)
-    for family in metrics.Metrics(collector).registry.collect():
+    for family in endpoint.Metrics(collector).registry.collect():
         suffix = '_total' if family.type == 'counter' else ''
         labels = getattr(family, '_labelnames', ())
         yield (
@@ -53,7 +53,7 @@ class AgentMetrics(Directive):
             ]
         node = nodes.container()
         self.state.nested_parse(
-            StringList(lines, source='nova_vhpc/agent/daemon/metrics.py'),
+            StringList(lines, source='nova_vhpc/agent/metrics/endpoint.py'),
             0,
             node,
         )

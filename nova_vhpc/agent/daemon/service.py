@@ -11,29 +11,27 @@ from typing import Any
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import (
     errors,
+    health,
     host_cpus,
     host_lock,
     periodic,
     process_limits,
+    tick_result,
 )
 from nova_vhpc.agent.actuators import libvirt_cputune, window_player
 from nova_vhpc.agent.clusters import groups, phase_exchange
 from nova_vhpc.agent.daemon import (
     controller_factory,
-    health,
-    health_watch,
-    host_metrics,
-    metrics,
-    metrics_access,
     status,
     status_socket,
     systemd,
     tick,
-    vm_metrics,
 )
 from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.health import watch
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager, restore_queue
+from nova_vhpc.agent.metrics import endpoint, host_metrics, vm_metrics
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import (
@@ -146,7 +144,7 @@ class Service:
             self.status,
         )
         self._journal_problem = ''
-        self._health_watch = health_watch.HealthWatch()
+        self._health_watch = watch.HealthWatch()
         self._health_thread = periodic.PeriodicThread(
             'vhpc-health',
             self._watch_health,
@@ -156,7 +154,7 @@ class Service:
         self._started = time.time()
         self.signals = systemd.Signals()
 
-    def _make_metrics(self) -> metrics.Metrics:
+    def _make_metrics(self) -> endpoint.Metrics:
         binder = self.binder
 
         def pause() -> None:
@@ -170,7 +168,7 @@ class Service:
             self.conf.vhpc_agent.sys_root,
             pause,
         )
-        return metrics.Metrics(
+        return endpoint.Metrics(
             host_metrics.HostCollector(
                 self._host_document,
                 dict if binder is None else binder.claimed,
@@ -314,11 +312,10 @@ class Service:
             self.metrics.start(
                 options.metrics_host,
                 options.metrics_port,
-                metrics_access.Access(
-                    options.metrics_user,
-                    options.metrics_password or '',
-                    options.metrics_cert_file or '',
-                    options.metrics_key_file or '',
+                endpoint.TlsFiles(
+                    options.metrics_cert_file,
+                    options.metrics_key_file,
+                    options.metrics_client_ca_file,
                 ),
             )
         self.guest_manager.start()
@@ -422,7 +419,7 @@ class Service:
             info.uuid, info.specs.cluster, info.project
         )
 
-    def _act(self, result: tick.TickResult) -> None:
+    def _act(self, result: tick_result.TickResult) -> None:
         if not self.guest_manager.dry_run:
             # Also while paused: the pause may have begun during this tick.
             paused = self.guest_manager.paused
@@ -443,5 +440,5 @@ class Service:
             '; '.join(health.sentences(judged)) or 'all parts are healthy'
         )
 
-    def _feed(self, result: tick.TickResult) -> None:
+    def _feed(self, result: tick_result.TickResult) -> None:
         self.notifier.feed()

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.actuators import window_player
 from nova_vhpc.agent.daemon import tick
 from nova_vhpc.agent.guests.guest import Guest
@@ -168,7 +169,7 @@ def _tune(tune: model.CpuTune) -> dict[str, Any]:
 
 
 def guest_statuses(
-    guests: Mapping[str, Guest], last: tick.TickResult | None
+    guests: Mapping[str, Guest], last: tick_result.TickResult | None
 ) -> list[dict[str, Any]]:
     """Return the status of every guest, sorted by name.
 

@@ -3,7 +3,6 @@
 
 """The tick: sense, decide and act, once per control period."""
 
-import dataclasses
 import functools
 import logging
 import re
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.probes import outside_load, sampler
 from nova_vhpc.control import model
@@ -38,20 +38,6 @@ class Decider(Protocol):
 
     def decide(self, view: model.HostView) -> model.Plan:
         """Plan the next control period."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TickResult:
-    """What one tick saw and decided.
-
-    :ivar view: the host as the tick saw it.
-    :ivar plan: what the controller decided.
-    :ivar took_us: duration of the tick, in microseconds.
-    """
-
-    view: model.HostView
-    plan: model.Plan
-    took_us: float
 
 
 MAX_REMEMBERED = 1000
@@ -165,7 +151,7 @@ class TickLoop:
         controller: Decider,
         cluster_of: Callable[[Guest], str | None],
         peer_views: Callable[[], Mapping[str, model.PeerView]],
-        observers: Iterable[Callable[[TickResult], None]] = (),
+        observers: Iterable[Callable[[tick_result.TickResult], None]] = (),
         unmanaged: Callable[
             [int], tuple[model.OtherVm, ...]
         ] = lambda now_us: (),
@@ -195,7 +181,7 @@ class TickLoop:
         self.ticks = 0
         self.overruns = 0
         self.failures = 0
-        self.last: TickResult | None = None
+        self.last: tick_result.TickResult | None = None
         self.idle = threading.Event()
         self.idle.set()
 
@@ -256,7 +242,7 @@ class TickLoop:
         finally:
             self.idle.set()
 
-    def tick(self) -> TickResult:
+    def tick(self) -> tick_result.TickResult:
         """Sense, decide and act once."""
         start_ns = time.monotonic_ns()
         self.ticks += 1
@@ -273,7 +259,7 @@ class TickLoop:
                     tune = guest.values_to_write(writes, offline_cpus)
                     if tune is not None:
                         self._manager.write(guest, tune)
-        result = TickResult(
+        result = tick_result.TickResult(
             view, plan, (time.monotonic_ns() - start_ns) / 1000
         )
         self.last = result

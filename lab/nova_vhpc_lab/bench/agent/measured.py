@@ -29,16 +29,14 @@ from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.actuators import libvirt_cputune
 from nova_vhpc.agent.daemon import (
     controller_factory,
-    host_metrics,
-    metrics,
     options,
     service,
     tick,
-    vm_metrics,
 )
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune, domain_xml
 from nova_vhpc.agent.lifecycle import adoption
+from nova_vhpc.agent.metrics import endpoint, host_metrics, vm_metrics
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import qemu_process
@@ -197,7 +195,7 @@ def measure(
     def pause() -> None:
         ticker.idle.wait(service.METRICS_PAUSE_S)
 
-    endpoint = metrics.Metrics(
+    served = endpoint.Metrics(
         host_metrics.HostCollector(lambda: {'agent': {}}, pause=pause),
         vm_metrics.VmMetrics(
             lambda: manager.guests, lambda: ticker.last, pause=pause
@@ -213,7 +211,7 @@ def measure(
         lambda guest: None,
         lambda: {},
         (
-            endpoint.observe,
+            served.observe,
             lambda result: took_us.append(result.took_us),
             lambda result: begun_us.append(result.view.now_us),
         ),
@@ -240,7 +238,7 @@ def measure(
         ordered = sorted(took_us)
         shift_us = _shift_us(begun_us)
         del took_us[:], begun_us[:]
-        scrape_ms = _scrape_ms(endpoint)
+        scrape_ms = _scrape_ms(served)
         ticker.stop()
     return {
         **dataclasses.asdict(names),
@@ -283,7 +281,7 @@ def _shift_us(begun_us: Sequence[float]) -> float:
     return _p99(abs(gap - period_us) for gap in gaps)
 
 
-def _scrape_ms(endpoint: metrics.Metrics) -> list[float]:
+def _scrape_ms(served: endpoint.Metrics) -> list[float]:
     """Return the CPU time of each scrape, in milliseconds.
 
     As by Prometheus, with compression; it would scrape much less often.
@@ -296,7 +294,7 @@ def _scrape_ms(endpoint: metrics.Metrics) -> list[float]:
     }
     for _ in range(SCRAPES):
         began = time.thread_time()
-        endpoint.answer(environ, lambda *_: None)
+        served.answer(environ, lambda *_: None)
         scrape_ms.append((time.thread_time() - began) * 1000)
         time.sleep(SCRAPE_PAUSE_S)
     return scrape_ms

@@ -90,6 +90,8 @@ class BondEntryTestCase(encap_ip.EncapIpTestCase):
 
         A busy machine loses some; ``answers`` is how many packets came back.
         """
+        # OVN does not wait for both hosts to know a port that has just moved.
+        self.wait_for_answer(source, target)
         source.ping(target, 5)
         before = self.counter.read()
         self.answers = packets - source.ping(target, packets)

@@ -39,6 +39,8 @@ class FramesTestCase(encap_ip.EncapIpTestCase):
         # The first packets make the hosts learn each other's addresses, and
         # OVN tell all hosts of the encap IPs.
         self.lab.nbctl('--wait=hv', 'sync')
+        # The sync does not wait for a port that has just moved.
+        self.wait_for_answer(source, target)
         source.ping(target, 5)
 
         def counted() -> dict[str, list[int]]:

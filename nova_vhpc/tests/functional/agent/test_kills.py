@@ -52,8 +52,7 @@ class TestKills(base.AgentTestCase):
                 time.sleep(random.uniform(0.1, 1.6))
             process.kill()
             process.join(PATIENCE_S)
-            now = base.everything(domains[0])
-            touched[policy] += now[0][name] != before[0][0][name]
+            touched[policy] += self.everything(domains[:1]) != before[:1]
             if number % 8 in (3, 5):
                 # The next agent, with the other policy, has to recover.
                 continue

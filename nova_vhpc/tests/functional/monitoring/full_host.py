@@ -12,8 +12,9 @@ import itertools
 import pathlib
 from typing import Any
 
-from nova_vhpc.agent.daemon import host_metrics, metrics, tick, vm_metrics
+from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.metrics import endpoint, host_metrics, vm_metrics
 from nova_vhpc.agent.probes import base, sampler
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.control import model
@@ -59,7 +60,7 @@ class FullHost:
             ),
         )
         uplink = claims.ClaimedUplink('br-hpc', 'eth1')
-        self.metrics = metrics.Metrics(
+        self.metrics = endpoint.Metrics(
             host_metrics.HostCollector(
                 self._document, lambda: {'u': (uplink,)}
             ),
@@ -71,7 +72,7 @@ class FullHost:
             ).text,
         )
 
-    def _last_tick(self) -> tick.TickResult:
+    def _last_tick(self) -> tick_result.TickResult:
         self._guest.window_s += 0.5
         vm = model.VmView('u', 2, cluster=CLUSTER)
         turn = model.Turn(10_000, frozenset({'u'}), {})
@@ -84,7 +85,7 @@ class FullHost:
             windows=model.WindowSchedule((turn,), {}),
             cpu_shares=model.Shares({'u': 0.97}, 0.03, 1.0),
         )
-        result = tick.TickResult(
+        result = tick_result.TickResult(
             model.HostView(1, 0, 100_000, (), (vm,)), plan, 3_000.0
         )
         self.metrics.observe(result)

@@ -25,7 +25,6 @@ ETC = pathlib.Path(__file__).parents[4] / 'etc/nova-vhpc'
 RULES = ETC / 'prometheus-alerts.yaml'
 CLUSTER = 'cfd'
 SPECS = {'vhpc:workload': 'parallel', 'vhpc:cluster': CLUSTER}
-USER, PASSWORD = 'prometheus', 'secret'
 _SELECTED = 'cluster=~"$cluster"'
 
 
@@ -58,6 +57,7 @@ class PrometheusTest(base.AgentTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.cert, key = self.path / 'c.pem', self.path / 'k.pem'
+        shown = {'cert_file': str(self.cert), 'key_file': str(key)}
         certificates.write(self.cert, key)
         self.port, full_port = cloud.free_ports(2)
         self.agent = f'127.0.0.1:{self.port}'
@@ -66,7 +66,7 @@ class PrometheusTest(base.AgentTestCase):
             metrics_port=self.port,
             metrics_cert_file=self.cert,
             metrics_key_file=key,
-            metrics_password=PASSWORD,
+            metrics_client_ca_file=self.cert,
         )
         # What one host alone cannot show.
         self.full = full_host.FullHost(
@@ -80,11 +80,7 @@ class PrometheusTest(base.AgentTestCase):
                     {
                         'job_name': 'nova-vhpc',
                         'scheme': 'https',
-                        'tls_config': {'ca_file': str(self.cert)},
-                        'basic_auth': {
-                            'username': USER,
-                            'password': PASSWORD,
-                        },
+                        'tls_config': {'ca_file': str(self.cert), **shown},
                         'static_configs': [{'targets': [self.agent]}],
                     },
                     {
@@ -94,7 +90,7 @@ class PrometheusTest(base.AgentTestCase):
                         ],
                     },
                     {
-                        'job_name': 'without-password',
+                        'job_name': 'without-certificate',
                         'scheme': 'https',
                         'tls_config': {'ca_file': str(self.cert)},
                         'static_configs': [{'targets': [self.agent]}],
@@ -173,7 +169,7 @@ class PrometheusTest(base.AgentTestCase):
         for name, health, error in healths:
             self.assertEqual(('ok', None), (health, error), name)
 
-    def check_password(self) -> None:
+    def check_certificate(self) -> None:
         def target(pool: str) -> dict:
             found = self.prometheus.get('targets')['activeTargets']
             return next(
@@ -186,12 +182,12 @@ class PrometheusTest(base.AgentTestCase):
                 lambda pool=pool: target(pool)['health'] == 'up', pool
             )
         refused = self.wait_for(
-            lambda: target('without-password')['lastError'], 'a refusal'
+            lambda: target('without-certificate')['lastError'], 'a refusal'
         )
-        self.assertIn('401', refused)
+        self.assertIn('tls', refused)
 
     def test_dashboard_and_alerts_give_series(self) -> None:
-        self.check_password()
+        self.check_certificate()
         self.check_members()
         self.check_variables()
         self.check_dashboard()

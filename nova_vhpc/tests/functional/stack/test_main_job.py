@@ -6,14 +6,15 @@
 
 The stack is released nova, placement, libvirt, QEMU, RabbitMQ and MariaDB, as
 processes of their own; see doc/source/quickstart.rst for the steps. It is
-started once; each test leaves the agent stopped, and the two members and the
-plain server as it found them.
+started once. The tests run in the order of their names and leave the servers
+as they found them, up to step 7, which has other servers. Each test says
+whether it needs running agents, so that they start seldom.
 """
 
 import re
+from typing import Any
 
-import testtools
-
+from nova_vhpc.tests.functional.stack import migration
 from nova_vhpc.topology import model
 from nova_vhpc_lab.stack import client, guests, realhosts, scenario
 
@@ -22,10 +23,14 @@ NOISE = 5
 """Most other frames on a used uplink, such as ARP between the hosts."""
 
 
-class TestMainJob(testtools.TestCase):
-    """A virtual cluster on two hosts, and a plain server."""
+class TestMainJob(migration.MigrationTests):
+    """A virtual cluster on two hosts, and a plain server.
 
-    stage: scenario.Scenario
+    :ivar running: whether the agents run.
+    """
+
+    running = False
+    failed = False
     members: list[str]
     plain: str
     before: dict[str, guests.Cputune]
@@ -89,12 +94,36 @@ class TestMainJob(testtools.TestCase):
     def _cputunes(cls) -> dict[str, guests.Cputune]:
         return {uuid: cls.stage.cputune(uuid) for uuid in cls.uuids}
 
-    def start_agents(self) -> None:
-        """Start the agents; wait until they have written to all members."""
-        self.stage.start_agents()
-        self.addCleanup(self.stage.restore)
-        self.addCleanup(self.stage.stop_agents)
+    def setUp(self) -> None:
+        super().setUp()
+        # The last cleanup, after those that need the agents.
+        self.addCleanup(self._stop_after_failure)
+        self.addOnException(self._note_failure)
+
+    def _note_failure(self, _error: Any) -> None:
+        self.failed = True
+
+    def _stop_after_failure(self) -> None:
+        if self.failed:
+            self.without_agents()
+
+    def with_agents(self) -> None:
+        """Have agents that have written to all members."""
+        if not self.running:
+            type(self).running = True
+            self.stage.start_agents()
         self.wait_for_writes()
+
+    def without_agents(self) -> None:
+        """Have no agents, and servers with their original settings."""
+        if self.running:
+            type(self).running = False
+            self.stage.stop_agents()
+            self.stage.restore()
+
+    def start_pinning(self) -> None:
+        self.without_agents()
+        super().start_pinning()
 
     def wait_for_writes(self) -> None:
         self.stage.wait(
@@ -155,14 +184,17 @@ class TestMainJob(testtools.TestCase):
                     return inventory['total'] - inventory['reserved']
             return -1
 
-        self.stage.start_agents()
-        self.addCleanup(self.stage.restore)
-        self.addCleanup(self.stage.stop_agents)
+        def wait_until_it_is_back() -> None:
+            self.stage.wait('the link is back', lambda: free() == 1)
+
+        self.with_agents()
+        # Other tests look at what is published.
+        self.addCleanup(wait_until_it_is_back)
         self.addCleanup(place.ip, 'link', 'set', 'dev', 'n0', 'up')
         place.ip('link', 'set', 'dev', 'n0', 'down')
         self.stage.wait('the link is withheld', lambda: free() == 0)
         place.ip('link', 'set', 'dev', 'n0', 'up')
-        self.stage.wait('the link is back', lambda: free() == 1)
+        wait_until_it_is_back()
 
     def test_2_nova_rejects_an_unknown_extra_spec_by_name(self) -> None:
         error = self.assertRaises(
@@ -227,7 +259,7 @@ class TestMainJob(testtools.TestCase):
         return (together[0], together[1]), (together[1], alone[0])
 
     def test_3_frames_between_hosts_are_on_the_claimed_uplinks(self) -> None:
-        self.start_agents()
+        self.with_agents()
         _, pair = self._pairs()
         frames = self.stage.frames(*pair, PACKETS)
         for uuid in pair:
@@ -241,12 +273,13 @@ class TestMainJob(testtools.TestCase):
         self.assertLessEqual(frames[rail], PACKETS + NOISE)
 
     def test_3_frames_within_a_host_are_on_no_uplink(self) -> None:
-        self.start_agents()
+        self.with_agents()
         pair, _ = self._pairs()
         for frames in self.stage.frames(*pair, PACKETS).values():
             self.assertEqual([0] * realhosts.UPLINKS, frames)
 
     def test_3_frames_without_agents_are_on_the_default_uplink(self) -> None:
+        self.without_agents()
         _, pair = self._pairs()
         for frames in self.stage.frames(*pair, PACKETS).values():
             self.assert_rail(0, frames)
@@ -294,7 +327,8 @@ class TestMainJob(testtools.TestCase):
         )
         self.assertIn('vhpc: barrier', shown['output'])
 
-    def test_5_dry_run_writes_nothing(self) -> None:
+    def test_5_a_dry_run_writes_nothing(self) -> None:
+        self.without_agents()
         self.stage.start_agents('--dry-run')
         self.addCleanup(self.stage.stop_agents)
         self.stage.wait(
@@ -312,7 +346,7 @@ class TestMainJob(testtools.TestCase):
         return all(vms.get(uuid, {}).get('slice_us') for uuid in self.members)
 
     def test_5_only_members_are_written_to(self) -> None:
-        self.start_agents()
+        self.with_agents()
         self.stage.wait(
             'slices below the default',
             lambda: all(
@@ -338,7 +372,7 @@ class TestMainJob(testtools.TestCase):
         self.assertEqual([], self.changes(self.plain))
 
     def test_5_all_members_have_the_cluster_of_their_group(self) -> None:
-        self.start_agents()
+        self.with_agents()
         clusters = self.stage.wait(
             'the group from Nova',
             lambda: (
@@ -354,8 +388,8 @@ class TestMainJob(testtools.TestCase):
         )
         self.assertEqual([self.group] * len(self.members), clusters)
 
-    def test_5_members_go_to_the_io_pool_together(self) -> None:
-        self.start_agents()
+    def test_5_packets_to_one_member_move_all_to_the_io_pool(self) -> None:
+        self.with_agents()
         receiver = self.members[0]
         (elsewhere, *_) = [
             each
@@ -377,7 +411,7 @@ class TestMainJob(testtools.TestCase):
         self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)
 
     def test_5_values_reset_by_a_hard_reboot_are_written_again(self) -> None:
-        self.start_agents()
+        self.with_agents()
         uuid = self.members[0]
         virsh = self.stage.host_of(uuid).virsh
         run = virsh('domid', uuid)
@@ -393,13 +427,17 @@ class TestMainJob(testtools.TestCase):
         self.wait_for_writes()
 
     def test_6_stop_restores_all_servers(self) -> None:
-        self.start_agents()
+        self.with_agents()
+        self.addCleanup(self.stage.restore)
+        type(self).running = False
         self.assertTrue(self.stage.stop_agents(timeout_s=10))
         for uuid in self.uuids:
             self.assertEqual([], self.changes(uuid))
 
     def test_6_restore_after_a_crash_restores_all_servers(self) -> None:
-        self.start_agents()
+        self.with_agents()
+        self.addCleanup(self.stage.restore)
+        type(self).running = False
         self.stage.kill_agents()
         for uuid in self.members:
             self.assertNotEqual([], self.changes(uuid))

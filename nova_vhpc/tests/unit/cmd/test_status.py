@@ -13,14 +13,14 @@ import fixtures
 
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
-from nova_vhpc.upgradecheck import scheduler_checks
+from nova_vhpc.upgradecheck import checks
 
 PART = f"""\
 [filter_scheduler]
-available_filters = {scheduler_checks.ALL_FILTERS}
-available_filters = {scheduler_checks.FILTER_CLASS}
-enabled_filters = ComputeFilter,{scheduler_checks.FILTER}
-weight_classes = {scheduler_checks.WEIGHER_CLASS}
+available_filters = {checks.ALL_FILTERS}
+available_filters = {checks.FILTER_CLASS}
+enabled_filters = ComputeFilter,{checks.FILTER}
+weight_classes = {checks.WEIGHER_CLASS}
 [vhpc_agent]
 run_path = /nonexistent/of-nova
 """

@@ -5,7 +5,7 @@
 
 import re
 
-from nova_vhpc.agent.daemon import health_rules
+from nova_vhpc.agent.health import rules
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.doc import test_commands
 
@@ -17,4 +17,4 @@ class PartsTest(base.TestCase):
         table = PAGE.read_text().partition('* - Part\n')[2]
         table = table.partition('\n\n')[0]
         rows = re.findall(r'^   \* - ``(\w+)``$', table, re.MULTILINE)
-        self.assertEqual(list(health_rules.assess({})), rows)
+        self.assertEqual(list(rules.assess({})), rows)

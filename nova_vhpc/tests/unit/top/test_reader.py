@@ -6,7 +6,7 @@
 from typing import Any
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import health_watch
+from nova_vhpc.agent.health import watch
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.top import documents
 from nova_vhpc.top import reader
@@ -115,7 +115,7 @@ class HostsTest(base.TestCase):
 
     def test_health_is_said_with_what_is_off(self) -> None:
         document = documents.document()
-        document['health'] = health_watch.HealthWatch().judge(document)
+        document['health'] = watch.HealthWatch().judge(document)
         shown = host(document)
         self.assertEqual(('NOT HEALTHY',), shown.marks)
         self.assertIn('probes: degraded since', shown.problems[0])

@@ -117,14 +117,14 @@ class ChecksTest(base.TestCase):
     def test_networks_that_go_astray_are_a_warning(self):
         self.assert_result(
             Code.WARNING,
-            checks.claims({}, ['network a floods', 'network b floods']),
+            checks.networks(['network a floods', 'network b floods']),
             'network a floods; network b floods',
         )
-        self.assert_result(Code.SUCCESS, checks.claims({}, []))
+        self.assert_result(Code.SUCCESS, checks.networks([]))
 
     def test_neutron_that_is_away_is_said(self):
         self.assert_result(
-            Code.SUCCESS, checks.claims({}, None), 'Neutron did not answer'
+            Code.SUCCESS, checks.networks(None), 'Neutron did not answer'
         )
 
 

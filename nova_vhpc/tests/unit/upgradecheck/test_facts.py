@@ -15,17 +15,13 @@ import fixtures
 import libvirt
 from oslo_upgradecheck import upgradecheck
 
-from nova_vhpc.agent.daemon import health_watch, status_socket
+from nova_vhpc.agent.daemon import status_socket
+from nova_vhpc.agent.health import watch
 from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cmd import status
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.daemon import status_document
-from nova_vhpc.upgradecheck import (
-    checks,
-    facts,
-    libvirt_facts,
-    scheduler_checks,
-)
+from nova_vhpc.upgradecheck import checks, facts
 
 
 class HookTest(base.TestCase):
@@ -76,9 +72,7 @@ class LibvirtTest(base.TestCase):
                 side_effect=connect or libvirt.libvirtError('away'),
             )
         )
-        self.useFixture(
-            fixtures.MockPatchObject(libvirt_facts, '_SIGNS', signs)
-        )
+        self.useFixture(fixtures.MockPatchObject(facts, '_SIGNS', signs))
         conf = status.make_conf()
         conf([], default_config_files=[])
         return facts.Checks(conf)._check_libvirt()
@@ -123,7 +117,7 @@ class LibvirtTest(base.TestCase):
 
     def test_libvirts_configuration_is_a_sign_of_a_compute_host(self):
         # Both Debian and RPM packages of libvirt have it, KVM need not exist.
-        self.assertIn('/etc/libvirt', libvirt_facts._SIGNS)
+        self.assertIn('/etc/libvirt', facts._SIGNS)
 
 
 class SchedulerTest(base.TestCase):
@@ -133,15 +127,21 @@ class SchedulerTest(base.TestCase):
         file.write_text(
             '[filter_scheduler]\n'
             'available_filters = nova.scheduler.filters.all_filters\n'
-            f'available_filters = {scheduler_checks.FILTER_CLASS}\n'
-            f'enabled_filters = ComputeFilter,{scheduler_checks.FILTER}\n'
-            f'weight_classes = {scheduler_checks.ALL_WEIGHERS},'
-            f'{scheduler_checks.WEIGHER_CLASS}\n'
+            f'available_filters = {checks.FILTER_CLASS}\n'
+            f'enabled_filters = ComputeFilter,{checks.FILTER}\n'
+            f'weight_classes = {checks.ALL_WEIGHERS},'
+            f'{checks.WEIGHER_CLASS}\n'
             f'{scheduler}\n[vhpc_scheduler]\n{ours}\n'
         )
         conf = status.make_conf()
         conf(['--config-file', str(file)], default_config_files=[])
         return facts.Checks(conf)._check_scheduler()
+
+    def test_success_where_nova_is_not_installed(self):
+        with mock.patch.object(facts, '_version', return_value=None):
+            found = self.check()
+        self.assertEqual(upgradecheck.Code.SUCCESS, found.code)
+        self.assertIn('not installed', found.details)
 
     def test_invalid_scheduler_option_fails(self):
         found = self.check()
@@ -332,45 +332,11 @@ class AgentTest(base.TestCase):
 
     def test_agent_that_is_not_healthy_is_a_warning(self):
         document = status_document.document()
-        document['health'] = health_watch.HealthWatch().judge(document)
+        document['health'] = watch.HealthWatch().judge(document)
         self.serve(document)
         result = self.check()
         self.assertEqual(upgradecheck.Code.WARNING, result.code)
         self.assertIn('probes: degraded since', result.details)
-
-    def test_claims_that_steer_nothing_are_a_warning(self):
-        conf = status.make_conf()
-        conf([], default_config_files=[])
-        conf.set_override('run_path', self.run_path, 'vhpc_agent')
-        check = facts.Checks(conf)._check_claims
-        self.assertEqual(upgradecheck.Code.SUCCESS, check().code)
-        for binding in (
-            None,
-            {'problems': {'u': 'away'}},
-            {
-                'unsteered': {
-                    uuid: {
-                        'name': f'vm-{uuid}',
-                        'cause': 'off',
-                        'what': 'bind_uplinks is off on host h1',
-                        'remedy': 'Turn it on',
-                    }
-                    for uuid in 'abcd'
-                }
-            },
-        ):
-            server = status_socket.StatusServer(
-                self.path, 0o600, lambda binding=binding: {'binding': binding}
-            )
-            server.start()
-            result = check()
-            server.stop()
-        self.assertEqual(upgradecheck.Code.WARNING, result.code)
-        self.assertIn(
-            '4 servers (vm-a, vm-b, vm-c, ...) steer no packets: bind_uplinks '
-            'is off on host h1. Turn it on',
-            result.details,
-        )
 
     def test_socket_that_nobody_serves_is_a_warning(self):
         with socket.socket(socket.AF_UNIX) as server:
@@ -388,3 +354,38 @@ class AgentTest(base.TestCase):
                 result = self.check()
                 server.stop()
                 self.assertEqual(upgradecheck.Code.WARNING, result.code)
+
+
+class FlavorsAnswer:
+    def __init__(self, flavors):
+        self.flavors = flavors
+
+    def json(self):
+        return {'flavors': self.flavors}
+
+
+class Nova:
+    """Answers two flavors at a time, as ``[api]max_limit = 2`` does."""
+
+    def __init__(self, count):
+        self.flavors = [
+            {'id': str(n), 'name': f'f{n}', 'extra_specs': {'n': str(n)}}
+            for n in range(count)
+        ]
+
+    def get(self, path, params, microversion):
+        assert path == '/flavors/detail'
+        assert params['is_public'] == 'None'
+        ids = [flavor['id'] for flavor in self.flavors]
+        marker = params.get('marker')
+        start = ids.index(marker) + 1 if marker else 0
+        return FlavorsAnswer(self.flavors[start : start + 2])
+
+
+class FlavorFactsTest(base.TestCase):
+    def test_flavors_of_all_pages_are_read(self):
+        for count in (0, 1, 2, 5):
+            self.assertEqual(
+                {f'f{n}': {'n': str(n)} for n in range(count)},
+                facts.flavors(Nova(count)),
+            )

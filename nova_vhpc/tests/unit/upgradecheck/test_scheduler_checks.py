@@ -3,13 +3,15 @@
 
 """Options of nova-scheduler."""
 
+import types
+
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc.tests import base
-from nova_vhpc.upgradecheck import scheduler_checks
+from nova_vhpc.upgradecheck import checks
 
 Code = upgradecheck.Code
-FILTER = scheduler_checks.FILTER
+FILTER = checks.FILTER
 ENABLED = ('ComputeFilter', 'ServerGroupAffinityFilter', FILTER)
 DEFAULT_MULTIPLIERS = {
     'ram_weight_multiplier': 1.0,
@@ -26,24 +28,22 @@ DEFAULT_MULTIPLIERS = {
 
 
 class SchedulerChecksTest(base.TestCase):
-    def check(self, **options):
+    def check(
+        self, multipliers=DEFAULT_MULTIPLIERS, own_multiplier=20.0, **options
+    ):
         """Check right options, but for the given ones."""
-        return scheduler_checks.check(
-            scheduler_checks.SchedulerOptions(
-                **{
-                    'available': (
-                        scheduler_checks.ALL_FILTERS,
-                        scheduler_checks.FILTER_CLASS,
-                    ),
-                    'enabled': ENABLED,
-                    'weighers': (
-                        scheduler_checks.ALL_WEIGHERS,
-                        scheduler_checks.WEIGHER_CLASS,
-                    ),
-                    'multipliers': DEFAULT_MULTIPLIERS,
-                    **options,
-                }
-            )
+        right = {
+            'available_filters': (checks.ALL_FILTERS, checks.FILTER_CLASS),
+            'enabled_filters': ENABLED,
+            'weight_classes': (checks.ALL_WEIGHERS, checks.WEIGHER_CLASS),
+            'host_subset_size': 1,
+            'track_instance_changes': True,
+            'shuffle_best_same_weighed_hosts': False,
+        }
+        return checks.scheduler(
+            types.SimpleNamespace(**right | options),
+            multipliers,
+            own_multiplier,
         )
 
     def assert_warning(self, result, *words):
@@ -56,56 +56,55 @@ class SchedulerChecksTest(base.TestCase):
         self.assertEqual(Code.SUCCESS, result.code)
         self.assertIsNone(result.details)
 
-    def test_success_where_nova_is_not_installed(self):
-        self.assertEqual(Code.SUCCESS, scheduler_checks.check(None).code)
-
     def test_failure_names_each_missing_line(self):
         result = self.check(
-            available=(scheduler_checks.ALL_FILTERS,),
-            enabled=ENABLED[:2],
-            weighers=(scheduler_checks.ALL_WEIGHERS,),
+            available_filters=(checks.ALL_FILTERS,),
+            enabled_filters=ENABLED[:2],
+            weight_classes=(checks.ALL_WEIGHERS,),
         )
         self.assertEqual(Code.FAILURE, result.code)
         for option in ('available_filters', 'enabled_filters', 'weight_cl'):
             self.assertIn(option, result.details)
 
     def test_failure_where_nova_s_own_filters_are_not_available(self):
-        result = self.check(available=(scheduler_checks.FILTER_CLASS,))
+        result = self.check(available_filters=(checks.FILTER_CLASS,))
         self.assertEqual(Code.FAILURE, result.code)
         self.assertIn('all_filters', result.details)
 
     def test_warning_names_each_filter_behind_ours(self):
         for name in ('NUMATopologyFilter', 'PciPassthroughFilter', 'OurOwn'):
             self.assert_warning(
-                self.check(enabled=(*ENABLED, name)), f'before {name}'
+                self.check(enabled_filters=(*ENABLED, name)), f'before {name}'
             )
 
     def test_warning_for_host_subset_size_says_what_becomes_of_the_plan(self):
         self.assert_warning(
-            self.check(subset_size=3), 'host_subset_size is 3', 'Set it to 1'
+            self.check(host_subset_size=3),
+            'host_subset_size is 3',
+            'Set it to 1',
         )
 
     def test_warning_where_instances_are_not_tracked(self):
         self.assert_warning(
-            self.check(tracks_instances=False), 'track_instance_changes'
+            self.check(track_instance_changes=False), 'track_instance_changes'
         )
 
     def test_several_traps_are_named_at_once(self):
         self.assert_warning(
-            self.check(subset_size=2, tracks_instances=False),
+            self.check(host_subset_size=2, track_instance_changes=False),
             'host_subset_size',
             'track_instance_changes',
         )
 
     def test_shuffling_of_best_hosts_is_said_to_be_without_effect(self):
-        result = self.check(shuffles=True)
+        result = self.check(shuffle_best_same_weighed_hosts=True)
         self.assertEqual(Code.SUCCESS, result.code)
         self.assertIn('no effect', result.details)
 
     def test_warning_where_a_filter_takes_group_policy_for_metadata(self):
         self.assert_warning(
             self.check(
-                enabled=('AggregateInstanceExtraSpecsFilter', *ENABLED)
+                enabled_filters=('AggregateInstanceExtraSpecsFilter', *ENABLED)
             ),
             'group_policy=none',
         )
@@ -128,7 +127,7 @@ class SchedulerChecksTest(base.TestCase):
 
     def test_no_warning_for_multipliers_of_weighers_that_are_not_loaded(self):
         result = self.check(
-            weighers=(scheduler_checks.WEIGHER_CLASS,),
+            weight_classes=(checks.WEIGHER_CLASS,),
             multipliers={'ram_weight_multiplier': 1000.0},
         )
         self.assertEqual(Code.SUCCESS, result.code)

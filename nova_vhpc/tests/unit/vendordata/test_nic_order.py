@@ -17,7 +17,7 @@ from nova.objects import diagnostics
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import nic_order, nova_server
+from nova_vhpc.vendordata import nova_server
 
 A, B, C = (f'fa:16:3e:00:00:0{number}' for number in 'abc')
 BEHIND = ((A, 'net1'), (B, 'net2'), (C, 'net1'))
@@ -82,7 +82,7 @@ class NicOrderTest(base.TestCase):
             service_type='compute',
             endpoint_override=f'http://127.0.0.1:{nova.server_port}',
         )
-        self.orders = nic_order.NicOrders(client)
+        self.orders = nova_server.NicOrders(client)
 
     def member(self, told):
         order = self.orders.find([told]).get(told['id'], ())
@@ -111,13 +111,13 @@ class NicOrderTest(base.TestCase):
             ((B, 'net2'), (A, 'net1'), (C, 'net1')),
         ):
             told = server(nics)
-            self.assertTrue(nic_order.is_unambiguous(told['addresses']))
+            self.assertTrue(nova_server.is_unambiguous(told['addresses']))
             self.assertEqual([mac for mac, _ in nics], macs(self.member(told)))
         self.assertEqual([], self.nova.asked)
 
     def test_order_is_kept_while_the_diagnostics_cannot_be_read(self):
         """Otherwise the member would have another address for a minute."""
-        self.useFixture(fixtures.MockPatchObject(nic_order, '_TTL_S', 0.0))
+        self.useFixture(fixtures.MockPatchObject(nova_server, '_TTL_S', 0.0))
         self.member(server(BEHIND))
         self.nova.status = 500
         self.assertEqual([A, B, C], macs(self.member(server(BEHIND))))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of :mod:`nova_vhpc.vendordata.shared_reads`."""
+"""Tests of :mod:`nova_vhpc.vendordata.nova.SharedReads`."""
 
 import concurrent.futures
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from unittest import mock
 
 from nova_vhpc.tests import base
-from nova_vhpc.vendordata import shared_reads
+from nova_vhpc.vendordata import nova
 
 _PATIENCE_S = 60.0
 
@@ -32,7 +32,7 @@ def waiting_threads() -> Iterator[threading.Semaphore]:
 class SharedReadsTest(base.TestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.reads: shared_reads.SharedReads[str] = shared_reads.SharedReads()
+        self.reads: nova.SharedReads[str] = nova.SharedReads()
         self.outcomes: list[object] = []
 
     def get(self, read: Callable[[], str]) -> threading.Thread:

@@ -12,7 +12,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent.clusters import cluster_limit, phase_exchange
-from nova_vhpc.agent.daemon import host_metrics, metrics
+from nova_vhpc.agent.metrics import endpoint, host_metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
@@ -131,7 +131,7 @@ class PhaseExchangeTest(base.BaseTestCase):
             'peers': agent.phase_exchange.status(),
         }
         return (
-            metrics.Metrics(host_metrics.HostCollector(lambda: status))
+            endpoint.Metrics(host_metrics.HostCollector(lambda: status))
             .page()
             .decode()
         )

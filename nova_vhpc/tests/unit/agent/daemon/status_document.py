@@ -4,14 +4,16 @@
 
 """A status document with one guest, for tests."""
 
-from nova_vhpc.agent.daemon import host_metrics, status, tick
+from nova_vhpc.agent.daemon import status
+from nova_vhpc.agent.metrics import host_metrics
 from nova_vhpc.agent.probes import sampler
+from nova_vhpc.agent.tick_result import TickResult
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent.guests import test_guest
 from nova_vhpc.tests.unit.agent.probes import test_sampler
 
 
-def tick_result(uuid: str) -> tick.TickResult:
+def tick_result(uuid: str) -> TickResult:
     """Return the result of a tick with one guest in the I/O phase."""
     vm = model.VmView(
         uuid, 2, sample=model.Sample(5.0, 6.0, (1.0, 2.0), elapsed_us=1.0)
@@ -24,7 +26,7 @@ def tick_result(uuid: str) -> tick.TickResult:
         model.Phase.IO,
         'because',
     )
-    return tick.TickResult(
+    return TickResult(
         model.HostView(1, 0, 100_000, (), (vm,)),
         model.Plan({uuid: plan}),
         123.0,

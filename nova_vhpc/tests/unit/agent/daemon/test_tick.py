@@ -8,6 +8,7 @@ import time
 import fixtures
 from oslotest import base
 
+from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.daemon import tick
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.control import model
@@ -73,7 +74,7 @@ class TickLoopTest(base.BaseTestCase):
         self.guest.reader = Reader()
         self.manager = Manager(self.guest)
         self.decider = Decider()
-        self.results: list[tick.TickResult] = []
+        self.results: list[tick_result.TickResult] = []
         self.offline_cpus: frozenset[int] = frozenset()
 
     def make(self, period_us: int = 10_000) -> tick.TickLoop:

@@ -12,8 +12,9 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nova_vhpc.agent.daemon import tick, vm_counters
+from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.guests.guest import Guest
+from nova_vhpc.agent.metrics import vm_counters
 from nova_vhpc.control import model
 
 LABELS = ('uuid', 'name', 'server', 'cluster', 'project')
@@ -109,7 +110,7 @@ class VmMetrics:
     def __init__(
         self,
         guests: Callable[[], Mapping[str, Guest]],
-        last_tick: Callable[[], tick.TickResult | None],
+        last_tick: Callable[[], tick_result.TickResult | None],
         devices: Callable[[], Mapping[str, Sequence[str]]] = dict,
         sys_root: str = '/sys',
         pause: Callable[[], object] = lambda: None,
@@ -201,7 +202,7 @@ class _TickFacts:
         of the time.
     """
 
-    def __init__(self, result: tick.TickResult | None) -> None:
+    def __init__(self, result: tick_result.TickResult | None) -> None:
         self.clusters: dict[str, str | None] = {}
         self.plans: Mapping[str, model.VmPlan] = {}
         self.received: Mapping[str, float] = {}

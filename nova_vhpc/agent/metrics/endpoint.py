@@ -3,9 +3,11 @@
 
 """The endpoint that serves metrics to Prometheus."""
 
-import contextlib
+import dataclasses
 import gzip
 import logging
+import os
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,8 +16,8 @@ import prometheus_client
 from prometheus_client import registry
 
 from nova_vhpc import http_limits
-from nova_vhpc.agent import periodic
-from nova_vhpc.agent.daemon import host_metrics, metrics_access, tick
+from nova_vhpc.agent import periodic, tick_result
+from nova_vhpc.agent.metrics import host_metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -30,23 +32,72 @@ _PLAIN = 'text/plain; version=0.0.4; charset=utf-8'
 _PLEASE = b'The metrics are at /metrics: use GET.\n'
 
 
+class CertificateError(Exception):
+    """The certificate, its key or the clients' authority cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files for TLS, as ``[vhpc_agent]`` names them.
+
+    :ivar cert: certificate of the endpoint; None for HTTP.
+    :ivar key: its key; None if it is in ``cert``.
+    :ivar client_ca: authority that signs the scrapers' certificates; None if
+        they need none.
+    """
+
+    cert: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+
+    def written(self) -> tuple[int, ...]:
+        """Return when the files were written; empty if one is missing."""
+        try:
+            return tuple(
+                os.stat(file).st_mtime_ns
+                for file in dataclasses.astuple(self)
+                if file
+            )
+        except OSError:
+            return ()
+
+    def check(self) -> None:
+        """Check that the files can be used.
+
+        prometheus_client would serve HTTP if one of them were missing, and
+        OpenSSL would ask for the passphrase of a key at the terminal.
+
+        :raises CertificateError: they cannot be used.
+        """
+        files = [file for file in dataclasses.astuple(self) if file]
+        if self.cert is None:
+            if files:
+                raise CertificateError(
+                    f'[vhpc_agent]metrics_key_file or metrics_client_ca_file '
+                    f'= {files[0]}: it needs metrics_cert_file'
+                )
+            return
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.cert, self.key, password=str)
+            if self.client_ca:
+                context.load_verify_locations(self.client_ca)
+        except OSError as error:
+            raise CertificateError(
+                f'[vhpc_agent]metrics_cert_file = {self.cert}, '
+                f'metrics_key_file = {self.key}, metrics_client_ca_file = '
+                f'{self.client_ca}: {error.strerror or error}; needed: PEM '
+                'files that the agent may read, the key without a passphrase'
+            ) from None
+
+
 class Handler(http_limits.LimitedHandler):
-    """Answers one scraper. Few hosts have more than one."""
+    """Answers one scraper. Few hosts have more than one.
+
+    prometheus_client gives each client a thread, for as long as it likes.
+    """
 
     clients = http_limits.Clients(most=16, receive_s=10.0)
-    server: Any
-
-    def setup(self) -> None:
-        """Encrypt the connection, if there is a certificate."""
-        if self.server.certificate is not None:
-            self.request = self.server.certificate.wrap(self.request)
-        super().setup()
-
-    def finish(self) -> None:
-        """Close the connection: the server knows only the bare one."""
-        with contextlib.suppress(OSError):
-            super().finish()
-        self.connection.close()
 
 
 class Metrics:
@@ -75,14 +126,15 @@ class Metrics:
         )
         self._server: Any = None
         self._address = ('', 0)
-        self._access = metrics_access.Access()
+        self._tls = TlsFiles()
+        self._written: tuple[int, ...] = ()
         self._state = 'off'
         self._detail = ''
         self._thread = periodic.PeriodicThread(
             'metrics', self._listen, lambda: MAX_BACKOFF_S, MAX_BACKOFF_S
         )
 
-    def observe(self, result: tick.TickResult) -> None:
+    def observe(self, result: tick_result.TickResult) -> None:
         """Add the duration of a tick to the histogram."""
         self._ticks.observe(result.took_us / 1e6)
 
@@ -98,7 +150,7 @@ class Metrics:
         self,
         host: str,
         port: int,
-        access: metrics_access.Access | None = None,
+        tls: TlsFiles = TlsFiles(),
     ) -> None:
         """Serve the metrics, in a thread, as soon as the port can be had.
 
@@ -107,10 +159,10 @@ class Metrics:
 
         :param host: address to listen on.
         :param port: TCP port.
-        :param access: who may read the metrics; None for anybody.
+        :param tls: certificates; without any, HTTP is spoken.
         """
         self._address = host, port
-        self._access = access or self._access
+        self._tls = tls
         self._thread.start()
 
     def stop(self) -> None:
@@ -130,12 +182,6 @@ class Metrics:
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer one request, as a WSGI application."""
-        if not self._access.allows(environ):
-            start_response(
-                '401 Unauthorized',
-                [('WWW-Authenticate', 'Basic realm="nova-vhpc"')],
-            )
-            return [b'[vhpc_agent]metrics_password is needed.\n']
         if environ['REQUEST_METHOD'] != 'GET':
             start_response('405 Method Not Allowed', [('Allow', 'GET')])
             return [_PLEASE]
@@ -158,14 +204,19 @@ class Metrics:
         """
         host, port = self._address
         try:
-            certificate = self._access.certificate()
+            self._written = self._tls.written()
+            self._tls.check()
             self._server, _ = prometheus_client.start_http_server(
                 # Empty, because it serves before it gets the application.
                 port,
                 host,
                 registry=prometheus_client.CollectorRegistry(),
+                certfile=self._tls.cert,
+                keyfile=self._tls.key or self._tls.cert,
+                client_cafile=self._tls.client_ca,
+                client_auth_required=self._tls.client_ca is not None,
             )
-        except metrics_access.CertificateError as error:
+        except CertificateError as error:
             raise self._down(str(error)) from error
         except OSError as error:
             raise self._down(
@@ -173,14 +224,32 @@ class Metrics:
                 f"{error.strerror or error}; allowed: this host's own "
                 'address and a free port, or port 0 for none'
             ) from error
-        self._server.certificate = certificate
-        self._server.service_actions = Handler.clients.expire
+        if self._tls.cert is not None:
+            # Hands are shaken in the thread of each client: one that says
+            # nothing would keep all others out.
+            self._server.socket.do_handshake_on_connect = False
+        self._server.service_actions = self._maintain
         self._server.set_app(self.answer)
         self._server.RequestHandlerClass = Handler
         if self._state == 'down':
             LOG.info('Metrics are served')
         self._state, self._detail = 'up', ''
         self._thread.stop(0.0)
+
+    def _maintain(self) -> None:
+        """Disconnect slow clients, and use a renewed certificate."""
+        Handler.clients.expire()
+        written = self._tls.written()
+        if written == self._written:
+            return
+        self._written = written
+        try:
+            self._tls.check()
+            self._server.socket.context.load_cert_chain(
+                self._tls.cert, self._tls.key
+            )
+        except (CertificateError, OSError) as error:
+            LOG.warning('The last certificate is still used: %s', error)
 
     def _down(self, detail: str) -> periodic.RetryLater:
         """Say why no metrics are served; return what to raise."""

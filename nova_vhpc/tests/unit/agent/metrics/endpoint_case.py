@@ -9,7 +9,7 @@ import time
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent.daemon import metrics, metrics_access
+from nova_vhpc.agent.metrics import endpoint
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
@@ -19,21 +19,21 @@ class EndpointCase(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.useFixture(
-            fixtures.MockPatchObject(metrics, 'MAX_BACKOFF_S', 0.01)
+            fixtures.MockPatchObject(endpoint, 'MAX_BACKOFF_S', 0.01)
         )
 
     def listen(
         self,
         port: int = 0,
         host: str = '127.0.0.1',
-        access: metrics_access.Access | None = None,
-    ) -> metrics.Metrics:
-        made = metrics.Metrics(status_document.collector())
-        made.start(host, port, access or metrics_access.Access())
+        **tls: str,
+    ) -> endpoint.Metrics:
+        made = endpoint.Metrics(status_document.collector())
+        made.start(host, port, endpoint.TlsFiles(**tls))
         self.addCleanup(made.stop)
         return made
 
-    def wait_for_state(self, made: metrics.Metrics, state: str) -> None:
+    def wait_for_state(self, made: endpoint.Metrics, state: str) -> None:
         end_s = time.monotonic() + 60
         while made.status()['state'] != state:
             self.assertLess(time.monotonic(), end_s, made.status())

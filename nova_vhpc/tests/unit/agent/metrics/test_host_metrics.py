@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of :mod:`nova_vhpc.agent.daemon.host_metrics`."""
+"""Tests of :mod:`nova_vhpc.agent.metrics.host_metrics`."""
 
 import re
 
 from oslotest import base
 
-from nova_vhpc.agent.daemon import health_watch, host_metrics, metrics
+from nova_vhpc.agent.health import watch
+from nova_vhpc.agent.metrics import endpoint, host_metrics
 from nova_vhpc.agent.uplinks import claims
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
@@ -17,13 +18,13 @@ def page(**parts: object) -> list[str]:
     claimed = parts.pop('claimed', {})
     document = {'agent': status_document.agent(), **parts}
     collector = host_metrics.HostCollector(lambda: document, lambda: claimed)
-    return metrics.Metrics(collector).page().decode().splitlines()
+    return endpoint.Metrics(collector).page().decode().splitlines()
 
 
 class HostMetricsTest(base.BaseTestCase):
     def test_each_part_has_its_health(self) -> None:
         document = status_document.document()
-        lines = page(health=health_watch.HealthWatch().judge(document))
+        lines = page(health=watch.HealthWatch().judge(document))
         for line in (
             'nova_vhpc_part_healthy{part="libvirt"} 1.0',
             'nova_vhpc_part_healthy{part="probes"} 0.0',

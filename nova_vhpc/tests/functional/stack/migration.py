@@ -3,9 +3,7 @@
 
 """Nova moves a member between two hosts with an agent on each.
 
-Released Nova, Placement, libvirt and QEMU; the hosts are containers of this
-machine. The stack is started once; each test begins with the member on the
-host where the previous test left it.
+Each test begins with the member on the host where the previous test left it.
 """
 
 import os
@@ -15,41 +13,56 @@ from typing import Any
 import testtools
 
 from nova_vhpc.agent.journal import store
-from nova_vhpc_lab.stack import client, host, realhosts
+from nova_vhpc_lab.stack import host, scenario
 
-QUOTA = {'quota:cpu_period': '100000', 'quota:cpu_quota': '10000'}
-MEMBER = {'vhpc:workload': 'parallel', 'vhpc:max_overcommit': '8', **QUOTA}
+MOVED = {
+    'vhpc:workload': 'parallel',
+    'vhpc:max_overcommit': '8',
+    'quota:cpu_period': '100000',
+    'quota:cpu_quota': '10000',
+}
 
 
-class TestNovaMigration(testtools.TestCase):
-    """A member, and a plain server whose cputune it is compared with."""
+class MigrationTests(testtools.TestCase):
+    """A member, and a plain server whose cputune it is compared with.
 
-    cloud: realhosts.RealHosts
-    admin: client.Client
-    member: str
-    plain: str
+    They run on the stack of the steps before, without the servers of these.
+
+    :ivar pair: the two; empty until the first test of them.
+    """
+
+    stage: scenario.Scenario
+    uuids: list[str]
+    pair: list[str] = []
+
+    @property
+    def member(self) -> str:
+        return self.pair[0]
+
+    @property
+    def plain_server(self) -> str:
+        return self.pair[1]
 
     @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.cloud = realhosts.RealHosts()
-        cls.addClassCleanup(cls.cloud.stop)
-        cls.cloud.start()
-        cls.admin = admin = cls.cloud.client('admin')
-        admin.make_flavor('member', MEMBER)
-        admin.make_flavor('plain', QUOTA)
-        image = cls.cloud.add_guest_image('barrier')
-        first = cls.cloud.hosts[0].name
-        cls.member, cls.plain = (
-            admin.boot(name, name, image, host=first)[0]['id']
-            for name in ('member', 'plain')
-        )
-        admin.wait_active([cls.member, cls.plain])
+    def _boot_pair(cls) -> None:
+        cls.stage.tenant.delete(cls.uuids)
+        admin = cls.stage.admin
+        admin.make_flavor('moved', MOVED)
+        first = cls.stage.hosts[0].name
+        cls.pair = [
+            admin.boot(
+                flavor, flavor, cls.stage.images['barrier'], host=first
+            )[0]['id']
+            for flavor in ('moved', 'plain')
+        ]
 
-    def setUp(self) -> None:
-        super().setUp()
+    def start_pinning(self) -> None:
+        """Start agents that only pin, without access to Nova."""
+        self.cloud, self.admin = self.stage.cloud, self.stage.admin
+        if not self.pair:
+            self._boot_pair()
         # If the previous test left a server in ERROR, this shows Nova's fault.
-        self.admin.wait_active([self.member, self.plain])
+        self.admin.wait_active(self.pair)
         for one in self.cloud.hosts:
             self.addCleanup(one.stop_agent)
             self.cloud.start_agent(
@@ -79,10 +92,12 @@ class TestNovaMigration(testtools.TestCase):
     def assert_pins_restored(self, one: host.Host) -> None:
         """Assert that the member may use the same CPUs as the plain server."""
         (other,) = (
-            h for h in self.cloud.hosts if h.name == self.host_of(self.plain)
+            h
+            for h in self.cloud.hosts
+            if h.name == self.host_of(self.plain_server)
         )
         self.assertEqual(
-            other.virsh.cputune(self.plain).pins,
+            other.virsh.cputune(self.plain_server).pins,
             one.virsh.cputune(self.member).pins,
         )
 
@@ -98,9 +113,10 @@ class TestNovaMigration(testtools.TestCase):
 
         host.wait(status, reached)
 
-    def test_live_migrated_member_is_pinned_there_and_restored(self) -> None:
+    def test_7_live_migrated_member_is_pinned_there_and_restored(self) -> None:
+        self.start_pinning()
         self.wait_pinned(self.here)
-        for server in (self.member, self.plain):
+        for server in self.pair:
             if self.host_of(server) != self.there.name:
                 self.cloud.move(server, self.there)
         self.wait_pinned(self.there)
@@ -108,8 +124,7 @@ class TestNovaMigration(testtools.TestCase):
         self.assertEqual({self.member}, self.there.journal())
         self.assertTrue(self.there.stop_agent())
         member, plain = (
-            self.there.virsh.cputune(server)
-            for server in (self.member, self.plain)
+            self.there.virsh.cputune(server) for server in self.pair
         )
         self.assertEqual(plain.scheduler, member.scheduler)
         self.assertEqual(plain.pins, member.pins)
@@ -125,16 +140,18 @@ class TestNovaMigration(testtools.TestCase):
         self.there.use_hook(self.cloud.program('nova-vhpc-hook'))
         self.addCleanup(self.there.use_no_hook)
 
-    def test_hook_restores_a_migrated_member_where_no_agent_runs(self) -> None:
+    def test_7_hook_restores_a_migrated_member_where_no_agent_runs(
+        self,
+    ) -> None:
+        self.start_pinning()
         self.wait_pinned(self.here)
         self.assertTrue(self.there.stop_agent())
         self.use_hook()
-        for server in (self.member, self.plain):
+        for server in self.pair:
             if self.host_of(server) != self.there.name:
                 self.cloud.move(server, self.there)
         member, plain = (
-            self.there.virsh.cputune(server)
-            for server in (self.member, self.plain)
+            self.there.virsh.cputune(server) for server in self.pair
         )
         self.assertEqual(plain, member)
         xml = self.there.virsh('dumpxml', self.member)
@@ -175,9 +192,10 @@ class TestNovaMigration(testtools.TestCase):
         virsh(*arguments)
         self.assert_pins_restored(self.there)
 
-    def test_member_restored_before_its_migration_is_pinned_again(
+    def test_7_member_restored_before_its_migration_is_pinned_again(
         self,
     ) -> None:
+        self.start_pinning()
         self.wait_pinned(self.here)
         self.cloud.restore_one(self.here, self.member)
         self.assert_pins_restored(self.here)
@@ -185,7 +203,8 @@ class TestNovaMigration(testtools.TestCase):
         self.wait_pinned(self.there)
         self.assertNotIn('never pinned', self.there.log())
 
-    def test_resize_to_a_plain_flavor_restores_the_member(self) -> None:
+    def test_7_resize_to_a_plain_flavor_restores_the_member(self) -> None:
+        self.start_pinning()
         self.wait_pinned(self.here)
         self.act('resize', 'VERIFY_RESIZE', {'flavorRef': 'plain'})
         host.wait('no record here', lambda: not self.here.journal())

@@ -4,13 +4,14 @@
 """Follows the health of the agent's parts over time, and logs changes."""
 
 import dataclasses
+import datetime
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nova_vhpc.agent.daemon import health, health_rules
+from nova_vhpc.agent.health import rules
 
 LOG = logging.getLogger(__name__)
 
@@ -31,21 +32,21 @@ class _Followed:
     :ivar logged: whether the part was logged as not healthy.
     """
 
-    part: health.PartHealth
+    part: rules.PartHealth
     since: float
     since_s: float
     logged: bool = False
 
-    def health(self, now_s: float) -> health.PartHealth:
+    def health(self, now_s: float) -> rules.PartHealth:
         """Return the part's health; one that starts for long is unhealthy."""
         starting_s = now_s - self.since_s
         if (
-            self.part.state is not health.State.STARTING
+            self.part.state is not rules.State.STARTING
             or starting_s <= MAX_STARTING_S
         ):
             return self.part
-        return health.PartHealth(
-            health.State.DEGRADED,
+        return rules.PartHealth(
+            rules.State.DEGRADED,
             'it has not started yet',
             'see the log of the agent; what does not answer?',
         )
@@ -69,7 +70,7 @@ class HealthWatch:
 
         :param document: the status document, without that key.
         """
-        parts = health_rules.assess(document)
+        parts = rules.assess(document)
         now_s = self._clock_s()
         with self._lock:
             for name, part in parts.items():
@@ -82,7 +83,7 @@ class HealthWatch:
                 last.part = part
             followed = dict(self._followed)
         judged = {name: one.health(now_s) for name, one in followed.items()}
-        state = health.worst(judged.values())
+        state = rules.worst(judged.values())
         self.last = {
             'state': state.value,
             'healthy': state.healthy,
@@ -119,3 +120,24 @@ class HealthWatch:
                     part.what,
                     part.action,
                 )
+
+
+def sentences(health: Mapping[str, Any]) -> list[str]:
+    """Return one line for each part that is not healthy.
+
+    :param health: ``health`` of the status document.
+    """
+    return [
+        f'{name}: {part["state"]} since {_utc(part["since"])}: '
+        f'{part["what"]}; {part["action"]}'
+        for name, part in health.get('parts', {}).items()
+        if not part['healthy']
+    ]
+
+
+def _utc(since: float) -> str:
+    try:
+        time = datetime.datetime.fromtimestamp(since, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return 'a time beyond the calendar'
+    return time.strftime('%Y-%m-%d %H:%M:%S UTC')

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of :mod:`nova_vhpc.agent.daemon.vm_counters`."""
+"""Tests of :mod:`nova_vhpc.agent.metrics.vm_counters`."""
 
 import pathlib
 
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent.daemon import vm_counters
 from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.metrics import vm_counters
 from nova_vhpc.agent.probes import base as probe_base
 from nova_vhpc.agent.probes import sampler, schedstat
 from nova_vhpc.tests.unit.agent.guests import test_guest

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests of :mod:`nova_vhpc.agent.daemon.vm_metrics`."""
+"""Tests of :mod:`nova_vhpc.agent.metrics.vm_metrics`."""
 
 import dataclasses
 import threading
@@ -9,9 +9,9 @@ import threading
 from oslotest import base
 from prometheus_client import parser
 
-from nova_vhpc.agent.daemon import vm_metrics
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.agent.libvirt import cputune
+from nova_vhpc.agent.metrics import vm_metrics
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent.daemon import status_document
 from nova_vhpc.tests.unit.agent.guests import test_guest
