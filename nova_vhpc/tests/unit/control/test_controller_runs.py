@@ -154,21 +154,6 @@ class RunTest(plan_checks.PlanTestCase):
                 )
                 self.assertEqual(plan, jumping.decide(elsewhen))
 
-    def test_plan_in_force_yields_no_writes(self):
-        for policies, seed in HOSTS:
-            run = Run(policies, seed)
-            subject = run.controller()
-            ((view, plan),) = run.play((None,))
-            subject.decide(view)
-            done = dataclasses.replace(
-                view,
-                vms=tuple(builders.apply(one, plan) for one in view.vms),
-            )
-            # Planned by the same agent, and by a restarted one.
-            for again in (subject, run.controller()):
-                for planned in again.decide(done).vms.values():
-                    self.assertIsNone(planned.writes, (policies, seed))
-
 
 def interesting(view: model.HostView, plan: model.Plan) -> Iterator[str]:
     """Yield the keys of :data:`INTERESTING` that a plan is an example of."""
