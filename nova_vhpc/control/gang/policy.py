@@ -163,8 +163,10 @@ class GangPolicy:
             # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
         if not (limits.can_idle and limits.can_place):
-            reason = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
-            return base.SliceDecision(vms={vm.uuid: reason for vm in parallel})
+            lacking = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
+            return base.SliceDecision(
+                vms={vm.uuid: lacking for vm in parallel}
+            )
         without: dict[str, base.VmSlice] = {}
         for vm in parallel:
             # What windows cost such a VM would not be known.
