@@ -516,10 +516,11 @@ class GangPolicy:
             )
             for gang in gang_list
         }
+        pause = self.feedback.pause_correction
         if self._packing is None:
-            slots = matrix.corrected(rotation, corrections)
+            slots = matrix.corrected(rotation, corrections, pause)
         else:
-            slots = self._packing.windows(corrections)
+            slots = self._packing.windows(corrections, pause)
         held = self._slots
         same_gangs = [slot.gangs for slot in slots] == [
             slot.gangs for slot in held

@@ -56,6 +56,7 @@ INTERESTING = {
     'out of the I/O pool in the I/O phase': 500,
     'pins are written': 100,
     'windows are played': 30,
+    'windows leave time to others': 10,
     'the I/O pool is lent out': 500,
     'the I/O pool is not lent out': 500,
 }
@@ -164,6 +165,8 @@ def interesting(view: model.HostView, plan: model.Plan) -> Iterator[str]:
         yield from _of_vm(sources[uuid], planned)
     if plan.windows is not None:
         yield 'windows are played'
+        if not all(turn.favoured for turn in plan.windows.turns):
+            yield 'windows leave time to others'
     if plan.pools is not None:
         yield f'the I/O pool is {"" if plan.pools.lent else "not "}lent out'
 
