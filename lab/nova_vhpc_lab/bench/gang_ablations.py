@@ -16,6 +16,20 @@ from nova_vhpc.control.predictors import last_value
 from nova_vhpc.control.slices import base
 
 
+class _WithoutPauseCorrection(policy.GangPolicy):
+    """Pauses keep the lengths that arithmetic gives them."""
+
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        super().__init__(config)
+        self.feedback = _NoPauseCorrection(config.harm_limit)
+
+
+class _NoPauseCorrection(feedback.Feedback):
+    def advance(self, *args: Any, **kwargs: Any) -> None:
+        super().advance(*args, **kwargs)
+        self.pause_correction = 0.0
+
+
 class _WithoutShareCorrection(policy.GangPolicy):
     """Windows keep the lengths that arithmetic gives them."""
 
@@ -74,6 +88,7 @@ class _WithoutDemand(policy.GangPolicy):
 
 
 ABLATIONS: Mapping[str, type[policy.GangPolicy]] = {
+    'pause-correction': _WithoutPauseCorrection,
     'share-correction': _WithoutShareCorrection,
     'harm-limit': _WithoutHarmLimit,
     'placement': _WithoutPlacement,

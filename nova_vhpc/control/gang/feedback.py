@@ -6,9 +6,11 @@
 What gang windows do to a VM depends on more than arithmetic can foresee: how
 fast the kernel spreads the vCPUs of a neighbour in a pause, what else runs on
 the host. So the CPU time that each CPU-bound VM really received is compared
-with its entitlement, which is what stock Linux would give it, and two levers
+with its entitlement, which is what stock Linux would give it, and three levers
 are moved:
 
+* the *pause correction* makes pauses longer while VMs outside of gangs are
+  short of CPU time, and shorter while gangs are;
 * the *share correction* of a gang member gives its gang more of the rotation
   while it is short;
 * windows are switched off for a while if some VM lacks more than
@@ -50,6 +52,10 @@ forgotten with this time constant, and bounded."""
 MOST_AT_ONCE = 16.0
 """Most times its entitlement that a VM is believed to receive in one control
 period. In its window a VM does receive a multiple of it."""
+
+PAUSE_PER_S = 1.0
+"""Pause correction for each second of debt, as a part of what pauses should
+have. More would overshoot: what a pause gave is known a rotation later."""
 
 SHARE_PER_S = 0.3
 """Share correction for each second of debt."""
@@ -121,6 +127,7 @@ class Feedback:
 
     :param harm_limit: part of its entitlement that a VM may lack, 0.0 to 1.0.
     :ivar playing: whether windows are to be played.
+    :ivar pause_correction: to be added to the part of pauses, -1.0 to 1.0.
     :ivar missing: largest missing part of any VM, 0.0 to 1.0.
     :ivar reason: why no windows are played; empty while they are.
     """
@@ -134,6 +141,7 @@ class Feedback:
         self._harmful_us = 0.0
         self._failures = 0
         self.playing = False
+        self.pause_correction = 0.0
         self.missing = 0.0
         self.reason = WATCHED
 
@@ -181,7 +189,8 @@ class Feedback:
                 self.playing = True
                 self.reason = ''
             return
-        self._limit_harm(elapsed_us)
+        of_outside = sum(account.entitled for account in outside.values())
+        self._steer(elapsed_us, gangs, outside, of_outside / entitled)
 
     def watch_again(self) -> None:
         """Watch the host without windows, before these are played again."""
@@ -206,8 +215,19 @@ class Feedback:
             default=0.0,
         )
 
-    def _limit_harm(self, elapsed_us: float) -> None:
-        """Switch windows off if a VM has lacked too much for too long."""
+    def _steer(
+        self,
+        elapsed_us: float,
+        gangs: Iterable[str],
+        outside: Iterable[str],
+        pause_part: float,
+    ) -> None:
+        if outside:
+            self.pause_correction = (
+                PAUSE_PER_S
+                * pause_part
+                * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
+            )
         self.missing = max(
             (one.missing for one in self._received.values()), default=0.0
         )
@@ -226,7 +246,12 @@ class Feedback:
         self.reason = reason
         self._wait_us = wait_us
         self._harmful_us = 0.0
+        self.pause_correction = 0.0
         self.missing = 0.0
+
+    def _largest_debt_s(self, uuids: Iterable[str]) -> float:
+        debts = (self._received[uuid].debt_s for uuid in uuids)
+        return max(0.0, max(debts, default=0.0))
 
 
 def _within(value: float, most: float) -> float:

@@ -67,16 +67,25 @@ class Packing:
         )
 
     def windows(
-        self, corrections: Mapping[str, float]
+        self, corrections: Mapping[str, float], pause: float
     ) -> tuple[matrix.Slot, ...]:
         """Return windows and pauses of the frame, in order.
 
         :param corrections: by key, what to add to a gang's part, as a part of
             it.
+        :param pause: what to add to the part in which no gang runs.
         """
         free_part = _free_part(self.slots)
+        # Pauses grow at the expense of windows, and the reverse.
+        busy_part = (
+            1
+            - free_part
+            + free_part
+            * sum(slot.part for slot in self.free.slots if slot.gangs)
+        )
+        stretch = max(0.0, 1 - pause / max(busy_part, SHORTEST))
         wanted = {
-            key: part * (1 + corrections.get(key, 0.0))
+            key: part * (1 + corrections.get(key, 0.0)) * stretch
             for key, part in self.parts.items()
         }
         least = NEXT_TO_NOTHING if self.is_shared else LEAST_EXTRA
@@ -88,6 +97,7 @@ class Packing:
             matrix.corrected(
                 self.free,
                 {key: factor - 1 for key, factor in extras.items()},
+                0.0,
             ),
             self.slots.count(frozenset()),
         )
@@ -110,7 +120,7 @@ class Packing:
         received: collections.defaultdict[str, float] = (
             collections.defaultdict(float)
         )
-        for window in self.windows({}):
+        for window in self.windows({}, 0.0):
             for key in window.gangs:
                 received[key] += window.part
         return max(

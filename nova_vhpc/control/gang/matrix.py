@@ -185,17 +185,23 @@ def _missing(
 
 
 def corrected(
-    rotation: Rotation, corrections: Mapping[str, float]
+    rotation: Rotation, corrections: Mapping[str, float], pause: float
 ) -> tuple[Slot, ...]:
     """Return the slots of a rotation with other lengths.
 
     :param corrections: by key, what to add to a gang's part, as a part of it.
+    :param pause: what to add to the part in which no gang runs.
     """
     wanted = {
         key: min(1.0, part * (1 + corrections.get(key, 0.0)))
         for key, part in rotation.served.items()
     }
     parts = _fitted({slot.gangs: slot.part for slot in rotation.slots}, wanted)
+    nobody: frozenset[str] = frozenset()
+    if pause > 0:
+        parts = {gangs: part * (1 - pause) for gangs, part in parts.items()}
+    if pause > 0 or nobody in parts:
+        parts[nobody] = min(1.0, max(0.0, parts.get(nobody, 0.0) + pause))
     total = sum(parts.values()) or 1.0
     return tuple(
         Slot(part / total, gangs)

@@ -163,8 +163,10 @@ class GangPolicy:
             # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
         if not (limits.can_idle and limits.can_place):
-            unable = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
-            return base.SliceDecision(vms={vm.uuid: unable for vm in parallel})
+            lacking = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
+            return base.SliceDecision(
+                vms={vm.uuid: lacking for vm in parallel}
+            )
         without: dict[str, base.VmSlice] = {}
         for vm in parallel:
             # What windows cost such a VM would not be known.
@@ -514,10 +516,11 @@ class GangPolicy:
             )
             for gang in gang_list
         }
+        pause = self.feedback.pause_correction
         if self._packing is None:
-            slots = matrix.corrected(rotation, corrections)
+            slots = matrix.corrected(rotation, corrections, pause)
         else:
-            slots = self._packing.windows(corrections)
+            slots = self._packing.windows(corrections, pause)
         held = self._slots
         same_gangs = [slot.gangs for slot in slots] == [
             slot.gangs for slot in held

@@ -155,7 +155,7 @@ def _windows(
     """Return the windows of one host's frame."""
     demands = [matrix.Demand(one, 1, 1 / len(names)) for one in names]
     packing = frame_packing.pack(demands, agreed, 1, is_shared=False)
-    windows = packing.windows({})
+    windows = packing.windows({}, 0.0)
     frame_us = frame.SLOTS * WINDOW_MS * 1000
     pieces_us = matrix.pieces_us([one.part for one in windows], frame_us)
     return cpu_hosts.schedule(

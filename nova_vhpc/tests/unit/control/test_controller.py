@@ -16,7 +16,6 @@ from nova_vhpc.tests.unit.control.builders import (
     CPUS,
     ORIGINAL,
     PINNINGS,
-    SLICES,
     LastValue,
     apply,
     make,
@@ -37,18 +36,6 @@ class WritesTest(base.TestCase):
         plan = subject.decide(view(one)).vms['a']
         self.assertEqual(model.CpuTune(20_000, 10_000), plan.writes)
         self.assertEqual(10_000, plan.slice_us)
-
-    def test_value_in_force_is_not_written_again(self):
-        for slices in SLICES:
-            for pinning in PINNINGS:
-                subject = make(slices, pinning)
-                one = vm(sample=model.Sample(50.0, 50.0))
-                one = apply(one, subject.decide(view(one)))
-                one = apply(one, subject.decide(view(one, tick=2)))
-                self.assertIsNone(
-                    subject.decide(view(one, tick=3)).vms['a'].writes,
-                    (slices, pinning),
-                )
 
     def test_external_change_is_written_over(self):
         subject = make(slices_base.NonePolicy, pinning_base.NonePolicy)

@@ -144,63 +144,43 @@ class RecipeTest(base.TestCase):
 
 
 class RefusalTest(base.TestCase):
-    def test_unknown_values_are_named(self):
-        self.assertIn("'mesh' is not one of", refusal('mesh'))
-        self.assertIn('vhpc:speed', refusal(speed='1'))
-        self.assertIn('vhpc:spare_cpus', refusal(spare_cpus='-1'))
-
-    def test_exported_needs_one_source_of_devices(self):
-        for options in ({}, {'alias': 'nic', 'sriov_ports': True}):
-            self.assertIn('--alias NAME', refusal('exported', **options))
-
-    def test_devices_are_for_exported_alone(self):
-        for network in (*RECIPES, None):
-            for options in ({'alias': 'nic'}, {'sriov_ports': True}):
-                self.assertIn(
-                    '--network exported', refusal(network, **options)
-                )
-
-    def test_a_physical_network_needs_a_bridge(self):
-        self.assertIn('--physnet', refusal(None, physnet='p'))
-        self.assertIn(
-            '--physnet', refusal('exported', alias='nic', physnet='p')
-        )
-
-    def test_ports_are_for_uplinks_of_bridges(self):
-        self.assertIn(
-            '--sriov-ports', refusal('exported', alias='nic', ports=True)
-        )
-        self.assertIn('give a --network', refusal(ports=True))
-        self.assertIn(
-            'the network of each port',
-            refusal('shared', physnet='p', ports=True),
-        )
-
-    def test_an_uplink_nic_needs_an_uplink(self):
-        self.assertIn('vhpc:uplink_nic', refusal(uplink_nic='1'))
-        self.assertIn(
-            'vhpc:uplink_nic', refusal('exported', alias='n', uplink_nic='1')
-        )
-
-    def test_a_link_speed_needs_an_uplink(self):
-        self.assertIn(
-            'vhpc:min_link_mbps',
-            refusal('exported', alias='n', min_link_mbps='1000'),
-        )
-
-    def test_an_alias_of_no_devices(self):
-        self.assertIn('asks for no device', refusal('exported', alias='n:0'))
-        self.assertIn("'n:x' is not NAME", refusal('exported', alias='n:x'))
-
-    def test_time_slice_of_a_parallel_vm_is_refused(self):
-        # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
-        self.assertIn(
-            'vhpc:time_slice_us',
-            refusal(workload='parallel', time_slice_us='5000'),
-        )
-
-    def test_overcommit_limit_of_zero_is_refused(self):
-        self.assertIn('number > 0', refusal(max_overcommit='0'))
+    def test_what_cannot_be_given_is_named(self):
+        exported = {'network': 'exported', 'alias': 'n'}
+        for said, options in (
+            ("'mesh' is not one of", {'network': 'mesh'}),
+            ('vhpc:speed', {'speed': '1'}),
+            ('vhpc:spare_cpus', {'spare_cpus': '-1'}),
+            ('number > 0', {'max_overcommit': '0'}),
+            # One source of devices, and for exported alone.
+            ('--alias NAME', {'network': 'exported'}),
+            ('--alias NAME', {**exported, 'sriov_ports': True}),
+            *(
+                ('--network exported', {'network': network, **devices})
+                for network in (*RECIPES, None)
+                for devices in ({'alias': 'nic'}, {'sriov_ports': True})
+            ),
+            ('asks for no device', {**exported, 'alias': 'n:0'}),
+            ("'n:x' is not NAME", {**exported, 'alias': 'n:x'}),
+            # A physical network needs a bridge, and ports an uplink of one.
+            ('--physnet', {'physnet': 'p'}),
+            ('--physnet', {**exported, 'physnet': 'p'}),
+            ('--sriov-ports', {**exported, 'ports': True}),
+            ('give a --network', {'ports': True}),
+            (
+                'the network of each port',
+                {'network': 'shared', 'physnet': 'p', 'ports': True},
+            ),
+            ('vhpc:uplink_nic', {'uplink_nic': '1'}),
+            ('vhpc:uplink_nic', {**exported, 'uplink_nic': '1'}),
+            ('vhpc:min_link_mbps', {**exported, 'min_link_mbps': '1000'}),
+            # ATC paper, Algorithm 2: SPECIFIED is for non-parallel VMs.
+            (
+                'vhpc:time_slice_us',
+                {'workload': 'parallel', 'time_slice_us': '5000'},
+            ),
+        ):
+            with self.subTest(options):
+                self.assertIn(said, refusal(**options))
 
 
 class ChangeTest(base.TestCase):

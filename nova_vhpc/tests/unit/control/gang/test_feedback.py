@@ -57,10 +57,11 @@ class TestWatching(FeedbackTestCase):
     def test_windows_go_on_if_a_vm_is_not_measured_once(self):
         self.play()
         self.advance(1, {'a': 1.2}, {'h': 0.8})
-        missing = self.feedback.missing
+        correction = self.feedback.pause_correction
         self.advance(0.1, {'a': 1.2}, {}, mix='ah')
+        self.advance(0.1, {'a': 1.2}, {'h': 0.8})
         self.assertTrue(self.feedback.playing)
-        self.assertEqual(missing, self.feedback.missing)
+        self.assertGreaterEqual(self.feedback.pause_correction, correction)
 
     def test_windows_go_on_if_a_vm_that_sleeps_comes(self):
         self.play()
@@ -97,7 +98,21 @@ class TestCorrections(FeedbackTestCase):
     def test_no_correction_while_all_receive_their_entitlement(self):
         self.play()
         self.advance(5, {'a': 1.0}, {'h': 1.0})
+        self.assertEqual(0.0, self.feedback.pause_correction)
         self.assertEqual(0.0, self.feedback.correction(['a']))
+
+    def test_pauses_grow_while_a_vm_outside_is_short(self):
+        self.play()
+        self.advance(1, {'a': 1.2}, {'h': 0.8})
+        before = self.feedback.pause_correction
+        self.assertGreater(before, 0)
+        self.advance(1, {'a': 1.2}, {'h': 0.8})
+        self.assertGreater(self.feedback.pause_correction, before)
+
+    def test_pauses_shrink_while_a_gang_is_short(self):
+        self.play()
+        self.advance(1, {'a': 0.8}, {'h': 1.2})
+        self.assertLess(self.feedback.pause_correction, 0)
 
     def test_gang_that_is_short_gets_more_of_the_rotation(self):
         self.advance(3.1, {'a': 1.0, 'b': 1.0}, {})
@@ -113,26 +128,26 @@ class TestCorrections(FeedbackTestCase):
         self.play()
         self.assertEqual(0.0, self.feedback.correction(['z']))
 
-    def test_correction_ends_soon_after_the_debt_is_paid(self):
-        # Bounded debts: minutes of shortage do not take minutes to undo.
-        self.play()
-        self.advance(4.5, {'a': 0.1}, {'h': 1.9})
-        self.advance(2.5, {'a': 1.3}, {'h': 0.7})
-        self.assertLessEqual(self.feedback.correction(['a']), 0.15)
-
-    def test_vm_that_lacks_more_than_others_beside_a_load_is_counted(self):
-        self.play()
-        self.advance(1, {'a': 0.4}, {'h': 0.6})
-        self.assertGreater(self.feedback.correction(['a']), 0)
-
     def test_corrections_are_bounded_however_long_a_vm_is_short(self):
         self.play()
         self.advance(4.5, {'a': 2.0}, {'h': 0.0})
         self.assertTrue(self.feedback.playing)
         self.assertAlmostEqual(
+            # Half of the CPU time is for VMs in no gang.
+            feedback.PAUSE_PER_S * 0.5 * feedback.MOST_DEBT_S,
+            self.feedback.pause_correction,
+        )
+        self.assertAlmostEqual(
             -feedback.SHARE_PER_S * feedback.MOST_DEBT_S,
             self.feedback.correction(['a']),
         )
+
+    def test_correction_ends_soon_after_the_debt_is_paid(self):
+        # Bounded debts: minutes of shortage do not take minutes to undo.
+        self.play()
+        self.advance(4.5, {'a': 1.9}, {'h': 0.1})
+        self.advance(2.5, {'a': 0.7}, {'h': 1.3})
+        self.assertLessEqual(self.feedback.pause_correction, 0.01)
 
     def test_no_debt_grows_while_no_windows_are_played(self):
         self.advance(2.9, {'a': 1.5}, {'h': 0.5})
@@ -150,6 +165,7 @@ class TestCorrections(FeedbackTestCase):
         self.play()
         self.advance(20, {'a': 0.6}, {'h': 0.6})
         self.assertTrue(self.feedback.playing)
+        self.assertEqual(0.0, self.feedback.pause_correction)
         self.assertAlmostEqual(0.0, self.feedback.missing)
 
     def test_windows_go_off_if_all_lack_more_than_a_host_costs(self):
@@ -157,6 +173,29 @@ class TestCorrections(FeedbackTestCase):
         self.play()
         self.advance(20, {'a': 0.4}, {'h': 0.4})
         self.assertFalse(self.feedback.playing)
+
+    def test_vm_that_lacks_more_than_others_beside_a_load_is_counted(self):
+        self.play()
+        self.advance(1, {'a': 0.6}, {'h': 0.4})
+        self.assertGreater(self.feedback.pause_correction, 0)
+
+    def test_parts_converge_if_a_hog_uses_half_of_what_pauses_add(self):
+        # A model of two vCPUs of a hog that sit on one CPU at times: they
+        # get less of a pause than its length.
+        self.play()
+        received = 0.8
+        for _ in range(600):
+            self.advance(0.1, {'a': 2.0 - received}, {'h': received})
+            received = 0.8 + 0.5 * self.feedback.pause_correction * 2
+        self.assertTrue(self.feedback.playing)
+        self.assertGreater(received, 0.95)
+        self.assertLess(self.feedback.missing, 0.05)
+
+    def test_pauses_grow_if_every_gang_lost_its_place(self):
+        # Its VM counts outside now: the mix of VMs stays the same.
+        self.play()
+        self.advance(1, {}, {'a': 1.2, 'h': 0.8})
+        self.assertGreater(self.feedback.pause_correction, 0)
 
 
 class TestHarm(FeedbackTestCase):
@@ -215,6 +254,7 @@ class TestHarm(FeedbackTestCase):
     def test_corrections_begin_anew_after_a_trial_failed(self):
         self.play()
         self.seconds_off()
+        self.assertEqual(0.0, self.feedback.pause_correction)
         self.assertEqual(0.0, self.feedback.correction(['a']))
 
 

@@ -47,7 +47,7 @@ class TestPack(base.TestCase):
         packing = frame_packing.pack(
             demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
         )
-        windows = packing.windows({})
+        windows = packing.windows({}, 0.0)
         for slot in range(0, frame.SLOTS, 4):
             self.assertEqual({'a'}, playing(windows, slot))
             self.assertEqual({'b'}, playing(windows, slot + 2))
@@ -60,7 +60,7 @@ class TestPack(base.TestCase):
             True,
             [matrix.Outside(2, 2 / 3, 1024)],
         )
-        parts = received(packing.windows({}))
+        parts = received(packing.windows({}, 0.0))
         self.assertAlmostEqual(1 / 3, parts['a'], delta=0.02)
         self.assertAlmostEqual(1 / 3, parts['b'], delta=0.02)
 
@@ -68,16 +68,26 @@ class TestPack(base.TestCase):
         packing = frame_packing.pack(
             demands(0.22, 'a', 'b'), EVERY_FOURTH, 2, True
         )
-        windows = packing.windows({})
+        windows = packing.windows({}, 0.0)
         self.assertAlmostEqual(0.22, received(windows)['a'], delta=0.03)
         self.assertEqual({'a'}, windows[0].gangs)
         self.assertFalse(windows[1].gangs)
+
+    def test_longer_pauses_shorten_windows(self):
+        packing = frame_packing.pack(
+            demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
+        )
+        before = received(packing.windows({}, 0.0))
+        after = received(packing.windows({}, 0.1))
+        self.assertAlmostEqual(
+            0.1, sum(before.values()) - sum(after.values()), delta=0.03
+        )
 
     def test_correction_gives_a_gang_more_of_the_free_slots(self):
         packing = frame_packing.pack(
             demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
         )
-        parts = received(packing.windows({'a': 0.2}))
+        parts = received(packing.windows({'a': 0.2}, 0.0))
         self.assertAlmostEqual(0.4, parts['a'], delta=0.02)
         self.assertAlmostEqual(1 / 3, parts['b'], delta=0.02)
 
@@ -85,7 +95,7 @@ class TestPack(base.TestCase):
         packing = frame_packing.pack(
             demands(1 / 3, 'a', 'b', 'c'), EVERY_FOURTH, 2, False
         )
-        windows = packing.windows({})
+        windows = packing.windows({}, 0.0)
         self.assertTrue(all(window.gangs for window in windows))
         for part in received(windows).values():
             self.assertAlmostEqual(1 / 3, part, delta=0.02)
@@ -126,7 +136,7 @@ class TestPack(base.TestCase):
         strategies.floats(-0.3, 0.3),
     )
     def test_windows_fill_the_frame_and_need_no_more_cpus_than_there_are(
-        self, gangs, is_shared, correction
+        self, gangs, is_shared, pause
     ):
         wanted = [
             matrix.Demand(str(number), width, part)
@@ -138,7 +148,7 @@ class TestPack(base.TestCase):
             if number % 2
         }
         packing = frame_packing.pack(wanted, agreed, 8, is_shared)
-        windows = packing.windows({'0': correction})
+        windows = packing.windows({'0': 0.3}, pause)
         self.assertAlmostEqual(1.0, sum(window.part for window in windows))
         widths = {one.key: one.width for one in wanted}
         for window in windows:

@@ -230,9 +230,10 @@ class TestCorrected(base.TestCase):
     def setUp(self):
         super().setUp()
         self.two = rotation(('a', 2, 0.5), ('b', 2, 0.5), cpus=2)
+        self.paused = rotation(('a', 2, 0.5), cpus=2, is_shared=True)
 
-    def parts(self, found, corrections=None):
-        slots = matrix.corrected(found, corrections or {})
+    def parts(self, found, corrections=None, pause=0.0):
+        slots = matrix.corrected(found, corrections or {}, pause)
         self.assertAlmostEqual(1.0, sum(slot.part for slot in slots))
         return {''.join(sorted(slot.gangs)): slot.part for slot in slots}
 
@@ -242,3 +243,27 @@ class TestCorrected(base.TestCase):
     def test_gang_with_a_debt_gets_a_longer_slot(self):
         parts = self.parts(self.two, {'a': 0.2, 'b': -0.2})
         self.assertAlmostEqual(0.6, parts['a'], delta=0.01)
+
+    def test_pause_is_added_where_there_is_none(self):
+        parts = self.parts(self.two, pause=0.2)
+        self.assertAlmostEqual(0.2, parts[''], delta=0.02)
+        self.assertAlmostEqual(parts['a'], parts['b'])
+
+    def test_longer_pause_shortens_the_slots_of_gangs(self):
+        before, after = (
+            self.parts(self.paused),
+            self.parts(self.paused, pause=0.2),
+        )
+        self.assertGreater(after[''], before[''])
+        self.assertLess(after['a'], before['a'])
+
+    def test_negative_pause_gives_gangs_the_time(self):
+        before, after = (
+            self.parts(self.paused),
+            self.parts(self.paused, pause=-0.2),
+        )
+        self.assertLess(after[''], before[''])
+        self.assertGreater(after['a'], before['a'])
+
+    def test_pause_that_is_all_taken_away_is_left_out(self):
+        self.assertEqual({'a': 1.0}, self.parts(self.paused, pause=-0.9))

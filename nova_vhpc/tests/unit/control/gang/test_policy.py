@@ -716,6 +716,18 @@ class TestLengths(GangTestCase):
             self.assertTrue(decision.vms['a'].by_windows)
             self.assertEqual('gang window', decision.vms['a'].reason)
 
+    def test_pauses_are_longer_after_a_hog_received_too_little(self):
+        fair = self.decide(vm('a'), others=(hog('h'),), ticks=90).windows
+        short = self.decide(
+            received(vm('a'), 1.2),
+            others=(received(hog('h'), 0.8),),
+            ticks=75,
+            fair=False,
+        ).windows
+        self.assertGreater(
+            self.part_of_pauses(short), self.part_of_pauses(fair) + 0.03
+        )
+
     def test_gang_that_received_too_little_is_favoured_for_longer(self):
         windows = self.decide(
             received(vm('a'), 0.8),
