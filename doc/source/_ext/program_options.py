@@ -8,7 +8,7 @@ import argparse
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from nova_vhpc.cmd import completion
+from nova_vhpc.cli import launch
 
 
 def subparsers(parser):
@@ -71,7 +71,7 @@ class ProgramOptions(Directive):
 
     def run(self):
         """Build the nodes."""
-        parser = completion.make_parser(self.arguments[0])
+        parser = launch.make_parser(self.arguments[0])
         found = [_usage(parser), *_options(parser)]
         for command in subparsers(parser):
             section = nodes.section(ids=[nodes.make_id(command.prog)])

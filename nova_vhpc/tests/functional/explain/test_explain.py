@@ -11,7 +11,7 @@ import json
 
 import fixtures
 
-from nova_vhpc.cmd import explain as command
+from nova_vhpc.cli import explain as command
 from nova_vhpc.flavor import recipes
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, devices

@@ -18,7 +18,7 @@ import tempfile
 import textwrap
 import tomllib
 
-from nova_vhpc.cmd import completion
+from nova_vhpc.cli import launch
 from nova_vhpc.tests import base
 from nova_vhpc.vendordata.guest import hosts_program
 
@@ -85,7 +85,7 @@ def complaint(program, words):
     parser = (
         hosts_program.make_parser()
         if program == 'hosts'
-        else completion.make_parser(program)
+        else launch.make_parser(program)
     )
     if program in OSLO_CONFIG:
         # Its parser only fills the values of its own ConfigOpts.
@@ -102,7 +102,7 @@ def unknown_options(program, words):
 
     :param words: ``COMMAND`` among them stands for each command.
     """
-    parsers = [completion.make_parser(program)]
+    parsers = [launch.make_parser(program)]
     for word in words:
         parsers += [
             command

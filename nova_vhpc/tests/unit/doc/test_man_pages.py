@@ -9,7 +9,7 @@ import sys
 
 import fixtures
 
-from nova_vhpc.cmd import completion
+from nova_vhpc.cli import launch
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -35,7 +35,7 @@ class ManPagesTest(base.TestCase):
             [
                 f'nova-vhpc-{program}.'
                 + ('8' if program in DAEMONS_AND_ADMINISTRATION else '1')
-                for program in completion.PROGRAMS
+                for program in launch.PROGRAMS
             ],
             found,
         )

@@ -33,7 +33,7 @@ class TestPrivileged(base.BaseTestCase):
         )
 
     def test_agent_does_not_load_oslo_privsep(self) -> None:
-        self.assertFalse(self.loads('nova_vhpc.cmd.agent', 'oslo_privsep'))
+        self.assertFalse(self.loads('nova_vhpc.cli.agent', 'oslo_privsep'))
 
     def test_helper_in_a_path_with_spaces_is_quoted(self) -> None:
         scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
