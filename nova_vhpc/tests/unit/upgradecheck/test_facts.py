@@ -18,7 +18,7 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.agent.health import watch
 from nova_vhpc.agent.libvirt import connection
-from nova_vhpc.cmd import status
+from nova_vhpc.cli import status
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.daemon import status_document
 from nova_vhpc.upgradecheck import checks, facts
@@ -244,7 +244,7 @@ class CommandTest(base.TestCase):
             [
                 sys.executable,
                 '-c',
-                'import sys\nfrom nova_vhpc.cmd import status\n'
+                'import sys\nfrom nova_vhpc.cli import status\n'
                 'sys.exit(status.main())',
                 *('--config-file', str(conf), 'upgrade', 'check'),
             ],
