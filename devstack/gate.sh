@@ -57,7 +57,7 @@ logs() {
             "$conf" >"$1/${conf##*/}"
     done
     if python=$(interpreter); then
-        "$python" -m nova_vhpc.cmd.top --once --json >"$1/nova-vhpc-top.json" || true
+        "$python" -m nova_vhpc.cli.top --once --json >"$1/nova-vhpc-top.json" || true
     fi
 }
 

@@ -45,8 +45,6 @@ PY
             die "nova-vhpc-$program --help of the installed wheel failed"
         }
     done
-    "$work/venv/bin/python" -m nova_vhpc.cmd.completion "$work" ||
-        die "the installed wheel cannot write the completion of bash"
     ls "$work"/venv/etc/nova-vhpc/nova-vhpc-agent.service >/dev/null ||
         die "the wheel does not install its data files"
 )

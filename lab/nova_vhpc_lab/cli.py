@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 
 from nova_vhpc import version
-from nova_vhpc.cmd import arguments
+from nova_vhpc.cli import arguments
 from nova_vhpc_lab.bench.common import outputs
 
 SUBCOMMANDS = {

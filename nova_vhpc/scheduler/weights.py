@@ -44,7 +44,7 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         host_info = getattr(host_state, ATTRIBUTE, None)
         # Without a virtual cluster, all raw weights are 0.0. So they are with
         # a multiplier of 0.0, but for the penalty of a duplicate entry.
-        return 0.0 if host_info is None else float(host_info.multiplier or 1.0)
+        return 0.0 if host_info is None else host_info.multiplier or 1.0
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any

@@ -17,7 +17,7 @@ import types
 import fixtures
 from cliff import app, commandmanager
 
-from nova_vhpc.osc import plugin
+from nova_vhpc.cli import plugin
 
 TOP = pathlib.Path(__file__).parents[2]
 

@@ -252,16 +252,16 @@ def tick(hz: int | None, effective_min_slice_us: int) -> Result:
     )
 
 
-def agent(states: Collection[str], sentences: Sequence[str]) -> Result:
+def agent(state: str, sentences: Sequence[str]) -> Result:
     """Check the health of the agent that runs on this host.
 
-    :param states: states of the agent's parts.
+    :param state: the agent's own judgement of all of its parts.
     :param sentences: one for each part that is not healthy.
     """
     if not sentences:
         return success('all parts of the agent are healthy.')
     details = '; '.join(sentences)
-    return failure(details) if 'failed' in states else warning(details)
+    return failure(details) if state == 'failed' else warning(details)
 
 
 def agent_away(path: str, reason: str | None) -> Result:

@@ -166,8 +166,7 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             judged = status_socket.fetch(path).get('health') or {}
             return checks.agent(
-                {part['state'] for part in judged.get('parts', {}).values()},
-                health.sentences(judged),
+                judged.get('state', ''), health.sentences(judged)
             )
         except FileNotFoundError:
             return checks.agent_away(path, None)

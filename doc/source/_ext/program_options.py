@@ -8,7 +8,7 @@ import argparse
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from nova_vhpc.cmd import completion
+from nova_vhpc.cli import launch
 from nova_vhpc_lab import cli as bench
 
 
@@ -76,7 +76,7 @@ class ProgramOptions(Directive):
         parser = (
             bench.make_parser()
             if program == 'bench'
-            else completion.make_parser(program)
+            else launch.make_parser(program)
         )
         found = [_usage(parser), *_options(parser)]
         for command in subparsers(parser):

@@ -21,7 +21,7 @@ from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups, messages
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.conf import opts
 from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
@@ -198,7 +198,7 @@ def status_in_ctl(rng: random.Random) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         answers = {'h': damage.document(rng, valid)}
         ctl.show(args, answers)
-        ctl.find_failures(args, answers)
+        control.find_failures(command, args.server, answers)
 
 
 def cpu_set(rng: random.Random) -> None:

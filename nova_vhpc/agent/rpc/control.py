@@ -8,10 +8,11 @@
 calls.
 """
 
+import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from oslo_config import cfg
@@ -32,6 +33,12 @@ WAIT_S = 5.0
 
 MAX_WAIT_S = 600.0
 """Longest time that a call may wait for servers to be restored."""
+
+_DONE = {'pause': 'restored', 'restore': 'restored', 'resume': 'resumed'}
+"""Key of the servers in an answer for which a call succeeded."""
+
+_MAX_CALLS = 32
+"""Agents that :func:`call_all` calls at a time."""
 
 _GRACE_S = 2.0
 _WAIT_FRACTION = 0.8
@@ -258,3 +265,81 @@ class ControlClient:
         if not self._calls_under_way:
             # A driver that waits for its broker would block here.
             self._transport.cleanup()
+
+
+def call_all(
+    hosts: Sequence[str], call: Callable[[str], Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Call the agents of several hosts in parallel.
+
+    A program that ends meanwhile does not wait for the answers.
+
+    :param call: calls the agent of one host, and returns its answer.
+    :returns: answers, and reasons for failures, by host.
+    """
+    pending: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for host in hosts:
+        pending.put(host)
+    done: queue.SimpleQueue[tuple[str, Any, Exception | None]] = (
+        queue.SimpleQueue()
+    )
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                host = pending.get_nowait()
+                try:
+                    done.put((host, call(host), None))
+                except Exception as error:
+                    done.put((host, None, error))
+
+    for _ in range(min(_MAX_CALLS, len(hosts))):
+        threading.Thread(target=work, name='call', daemon=True).start()
+    results = {}
+    for _ in hosts:
+        host, answer, error = done.get()
+        if error is not None and not isinstance(error, ControlError):
+            raise error
+        results[host] = answer, error
+    return (
+        {host: results[host][0] for host in hosts if results[host][1] is None},
+        {
+            host: str(results[host][1])
+            for host in hosts
+            if results[host][1] is not None
+        },
+    )
+
+
+def find_failures(
+    method: str, server: str | None, answers: Mapping[str, Any]
+) -> list[str]:
+    """Return what hosts that answered could not do, one line per server.
+
+    :param method: the call that they answered.
+    :param server: UUID of the only server that was meant, or None.
+    :param answers: answers by host.
+    """
+    done = _DONE.get(method)
+    if done is None:
+        return []
+    problems = [
+        f'host {host}: server {uuid} is not {done}: {reason}'
+        for host, answer in answers.items()
+        for uuid, reason in sorted((answer.get('failed') or {}).items())
+    ]
+    if (
+        server is not None
+        and answers
+        and not any(
+            server in answer.get(done, ())
+            or server in (answer.get('failed') or {})
+            for answer in answers.values()
+        )
+    ):
+        problems.append(
+            f'server {server} is not known to the agent of '
+            f'{", ".join(answers)}; on which host does it run, and has its '
+            f'flavor vhpc: extra specs?'
+        )
+    return problems

@@ -24,17 +24,14 @@ from nova_vhpc.scheduler.sources.nova_db import MoveSource
 ATTRIBUTE = '_vhpc'
 """Attribute of a host state that holds its :class:`HostInfo`."""
 
-SESSION_ATTRIBUTE = '_vhpc_session'
-"""Attribute of a host state that holds the session that it belongs to."""
-
 
 class HostInfo:
     """Facts about one host in one session; the host state holds it.
 
+    :ivar session: the :class:`SchedulingSession` that the host belongs to.
     :ivar seen: ``HostState.num_instances`` when last examined; it
         grows when a member is placed.
     :ivar placed: members of the request that Nova has placed on it.
-    :ivar run: number of the last filter run that examined the host.
     :ivar weight: raw weight for the next member.
     :ivar multiplier: weight multiplier of the host.
     :ivar candidates: ordered allocation candidates for the next member; other
@@ -48,8 +45,8 @@ class HostInfo:
         'name',
         'placed',
         'reservations',
-        'run',
         'seen',
+        'session',
         'state',
         'weight',
     )
@@ -57,13 +54,14 @@ class HostInfo:
     def __init__(
         self,
         state: Any,
+        session: Any,
         fit_result: requirements.FitResult,
     ) -> None:
         self.state = state
+        self.session = session
         self.fit_result = fit_result
         self.seen: int = state.num_instances
         self.placed = 0
-        self.run = 0
         self.weight = 0.0
         self.multiplier = 1.0
         self.name = ''

@@ -267,7 +267,7 @@ class VirtualClusterScenario(unittest.TestCase):
         return response.json()
 
     def _ask_agents(self, conf: str, hosts: list[str]) -> dict:
-        command = [sys.executable, '-m', 'nova_vhpc.cmd.ctl', '--json']
+        command = [sys.executable, '-m', 'nova_vhpc.cli.ctl', '--json']
         command += ['--config-file', conf, 'status']
         for host in hosts:
             command += ['--host', host]

@@ -94,7 +94,7 @@ class Agent:
                     # restores all guests and exits.
                     *('nice', '-n', str(NICE)),
                     *('setpriv', '--pdeathsig', 'TERM', '--'),
-                    *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
+                    *(sys.executable, '-m', 'nova_vhpc.cli.agent'),
                     *('--config-file', str(config)),
                 ),
                 stdout=log,

@@ -9,7 +9,7 @@ import json
 
 from openstack import connection
 
-from nova_vhpc.cmd import explain
+from nova_vhpc.cli import explain
 from nova_vhpc.tests import osc_shell
 from nova_vhpc_lab.stack.demo import state
 

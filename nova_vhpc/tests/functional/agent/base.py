@@ -30,7 +30,7 @@ in_kernel = guests.in_kernel
 _context = multiprocessing.get_context('forkserver')
 # Importing the agent takes a second; forks of the server, which has imported
 # it, start at once.
-_context.set_forkserver_preload(['nova_vhpc.cmd.agent'])
+_context.set_forkserver_preload(['nova_vhpc.cli.agent'])
 
 
 def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
@@ -38,7 +38,7 @@ def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.environ.update(environ)
-    from nova_vhpc.cmd import agent
+    from nova_vhpc.cli import agent
 
     sys.exit(agent.main(argv))
 

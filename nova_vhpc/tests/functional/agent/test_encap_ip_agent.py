@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.tests.functional.agent import binding_agent
 from nova_vhpc.topology import model
 from nova_vhpc_lab.ovn import lab

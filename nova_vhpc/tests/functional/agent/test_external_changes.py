@@ -7,7 +7,7 @@ import contextlib
 import io
 import time
 
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.agent import base
 

@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.cmd import top
+from nova_vhpc.cli import top
 from nova_vhpc.tests.functional.agent import base
 from nova_vhpc_lab.testbed.patience import PATIENCE_S
 

@@ -61,7 +61,7 @@ class SystemCallTest(base.AgentTestCase):
         agent = subprocess.Popen(
             [
                 *('strace', '-f', '-qq', '-o', str(trace)),
-                *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
+                *(sys.executable, '-m', 'nova_vhpc.cli.agent'),
                 *('--config-file', config_file),
             ],
             stderr=subprocess.DEVNULL,

@@ -26,8 +26,8 @@ from oslo_utils import uuidutils
 
 from nova_vhpc.agent.clusters import nova
 from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.cli import explain, flavor, vendordata
 from nova_vhpc.clients import credentials
-from nova_vhpc.cmd import explain, flavor, vendordata
 from nova_vhpc.conf import nova_api, placement, topology
 from nova_vhpc.placement import client
 from nova_vhpc.tests.functional.clients import api_cloud, tls

@@ -12,7 +12,7 @@ import json
 
 import fixtures
 
-from nova_vhpc.cmd import explain as command
+from nova_vhpc.cli import explain as command
 from nova_vhpc.flavor import recipes
 from nova_vhpc.tests import long
 from nova_vhpc.tests.functional import sdk

@@ -113,7 +113,7 @@ class Host:
                 [
                     sys.executable,
                     '-m',
-                    'nova_vhpc.cmd.agent',
+                    'nova_vhpc.cli.agent',
                     '--config-file',
                     str(self.config),
                 ],

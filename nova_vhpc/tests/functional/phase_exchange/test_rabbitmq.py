@@ -14,7 +14,7 @@ import fixtures
 from oslotest import base
 
 from nova_vhpc.agent.rpc import control
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import libvirt
 
-from nova_vhpc.cmd import top
+from nova_vhpc.cli import top
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import hosts_case
 from nova_vhpc_lab.testbed.patience import PATIENCE_S

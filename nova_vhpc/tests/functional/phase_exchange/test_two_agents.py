@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import libvirt
 
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.tests.functional import rabbitmq
 from nova_vhpc.tests.functional.phase_exchange import bridges, hosts_case
 from nova_vhpc.tests.functional.phase_exchange.agent_host import LEASE_S, Host

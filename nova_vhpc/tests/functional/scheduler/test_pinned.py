@@ -14,7 +14,7 @@ import json
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 
-from nova_vhpc.cmd import explain
+from nova_vhpc.cli import explain
 from nova_vhpc.tests.functional import patience, sdk
 from nova_vhpc.tests.functional.scheduler import base
 

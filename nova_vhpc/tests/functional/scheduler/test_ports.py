@@ -16,7 +16,7 @@ import uuid
 import fixtures
 from nova.tests.functional import test_servers_resource_request as nova_ports
 
-from nova_vhpc.cmd import explain as command
+from nova_vhpc.cli import explain as command
 from nova_vhpc.flavor import recipes
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, test_network

@@ -8,7 +8,7 @@ import dataclasses
 import io
 import json
 
-from nova_vhpc.cmd import explain as command
+from nova_vhpc.cli import explain as command
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base, test_ports
 

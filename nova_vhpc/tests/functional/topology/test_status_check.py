@@ -13,7 +13,7 @@ from keystoneauth1.loading._plugins import admin_token
 from oslo_upgradecheck import upgradecheck
 from placement.tests.functional.fixtures import placement as placement_fixture
 
-from nova_vhpc.cmd import status
+from nova_vhpc.cli import status
 from nova_vhpc.placement import client as placement_client
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests import base

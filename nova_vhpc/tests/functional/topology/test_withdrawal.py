@@ -150,7 +150,7 @@ class CommandTest(WithdrawalCase):
         )
         process = subprocess.Popen(
             (
-                *(sys.executable, '-m', 'nova_vhpc.cmd.agent'),
+                *(sys.executable, '-m', 'nova_vhpc.cli.agent'),
                 *('--config-file', str(config), '--withdraw'),
                 *('--withdraw-wait', str(wait_s)),
             ),

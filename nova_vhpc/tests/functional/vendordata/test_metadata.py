@@ -22,10 +22,10 @@ import requests
 from keystonemiddleware import fixture as ks_fixture
 from nova.tests import fixtures as nova_fixtures
 
-from nova_vhpc.cmd import vendordata
+from nova_vhpc.cli import vendordata
 from nova_vhpc.tests import served
 from nova_vhpc.tests.functional.clusters import cloud
-from nova_vhpc.tests.unit.osc import bus
+from nova_vhpc.tests.unit.cli import bus
 from nova_vhpc.vendordata import live
 from nova_vhpc.vendordata import nova as nova_api
 

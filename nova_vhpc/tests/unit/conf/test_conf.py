@@ -15,7 +15,7 @@ from oslotest import base
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent.daemon import options
-from nova_vhpc.cmd import status
+from nova_vhpc.cli import status
 
 
 def make_conf(

@@ -127,7 +127,7 @@ class TestLines(base.BaseTestCase):
             [
                 sys.executable,
                 '-m',
-                f'nova_vhpc.cmd.{program}',
+                f'nova_vhpc.cli.{program}',
                 '--config-file',
                 f'{directory}/conf',
                 *arguments,

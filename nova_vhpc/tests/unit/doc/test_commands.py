@@ -18,7 +18,7 @@ import tempfile
 import textwrap
 import tomllib
 
-from nova_vhpc.cmd import completion
+from nova_vhpc.cli import launch
 from nova_vhpc.tests import base
 from nova_vhpc.vendordata.guest import hosts_program
 from nova_vhpc_lab import cli as bench
@@ -98,7 +98,7 @@ def make_parser(program):
         return hosts_program.make_parser()
     if program == 'bench':
         return bench.make_parser()
-    return completion.make_parser(program)
+    return launch.make_parser(program)
 
 
 def unknown_options(program, words):

@@ -12,10 +12,10 @@ import shlex
 from nova.pci import request as pci_request
 from oslotest import base
 
-from nova_vhpc.cmd import explain, flavor
+from nova_vhpc.cli import explain, flavor
 from nova_vhpc.flavor import validation
 from nova_vhpc.scheduler.hosts import network_fit
-from nova_vhpc.tests.unit.cmd import test_flavor
+from nova_vhpc.tests.unit.cli import test_flavor
 from nova_vhpc.tests.unit.doc import test_commands
 from nova_vhpc.topology import bridge_rules
 

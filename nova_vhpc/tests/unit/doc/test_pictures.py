@@ -15,7 +15,7 @@ import fixtures
 import matplotlib
 from PIL import ImageFont
 
-from nova_vhpc.cmd import top
+from nova_vhpc.cli import top
 from nova_vhpc.tests import base
 
 TOP = pathlib.Path(__file__).parents[4]

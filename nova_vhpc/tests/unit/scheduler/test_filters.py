@@ -142,7 +142,7 @@ class FilterTest(world.WorldTestCase):
         for _ in range(2):
             self.passing(spec)
             for state in self.states:
-                del state._vhpc, state._vhpc_session
+                del state._vhpc
         self.assertEqual(
             1, self.log.output.count('vhpc:min_link_mbps is compared with')
         )
@@ -179,7 +179,7 @@ class FilterTest(world.WorldTestCase):
         others = scheduler_world.World(self.hosts).states
         self.passing(first)
         self.passing(second, others)
-        self.assertIsNot(self.states[0]._vhpc_session, others[0]._vhpc_session)
+        self.assertIsNot(self.states[0]._vhpc.session, others[0]._vhpc.session)
         self.assertEqual(4, len(self.passing(first)))
 
     def test_alternates_are_the_same_hosts_without_new_log_lines(self):
@@ -301,7 +301,7 @@ class AllocationCandidateTest(world.WorldTestCase):
         spec = self.request(members=3)
         spec.numa_topology = pinned_topology(emulator_threads_policy='isolate')
         self.passing(spec)
-        self.assertEqual(3, self.states[0]._vhpc_session.requirements.vcpus)
+        self.assertEqual(3, self.states[0]._vhpc.session.requirements.vcpus)
 
     def test_ninth_member_for_eight_uplinks_is_not_placed(self):
         placed = self.place(self.request(members=9))

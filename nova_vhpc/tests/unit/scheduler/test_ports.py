@@ -153,7 +153,7 @@ class PortsTest(world.WorldTestCase):
         self.passing(spec)
         for state, slots in zip(self.states, (3, 1), strict=False):
             host_info = state._vhpc
-            host_fit = state._vhpc_session.host_fit
+            host_fit = state._vhpc.session.host_fit
             self.assertEqual(slots, host_fit.slots(host_info))
             self.assertEqual(1000, host_info.fit_result.link_mbps)
 

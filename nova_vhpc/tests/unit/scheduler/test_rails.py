@@ -142,5 +142,5 @@ class RailsTest(world.WorldTestCase):
     def test_rails_do_not_matter_on_other_networks(self):
         spec = self.spec(4, tunneled=False)
         self.place(spec)
-        session = self.states[0]._vhpc_session
+        session = self.states[0]._vhpc.session
         self.assertEqual({}, session.plan_score.placement.rails)

@@ -137,7 +137,7 @@ class WeigherTest(world.WorldTestCase):
 
     def plan(self, spec):
         self.weigh(spec)
-        return self.states[0]._vhpc_session.plan_score.placement
+        return self.states[0]._vhpc.session.plan_score.placement
 
     def test_hosts_of_unknown_topology_are_planned_only_if_needed(self):
         self.flags(unknown_topology='allow')
@@ -260,7 +260,7 @@ class WeigherTest(world.WorldTestCase):
         self.flags(weight_multiplier=0.0)
         weights = self.weigh(self.request(members=2))
         self.assertEqual({0.0}, set(weights.values()))
-        plan_score = self.states[0]._vhpc_session.plan_score
+        plan_score = self.states[0]._vhpc.session.plan_score
         self.assertIsNone(plan_score.placement)
 
     def test_multiplier_of_zero_leaves_an_aggregate_out_of_the_plan(self):
@@ -271,7 +271,7 @@ class WeigherTest(world.WorldTestCase):
         self.aggregate(state, '0')
         weights = self.weigh(self.request(members=2))
         self.assertEqual(0.0, weights[best])
-        plan = self.states[0]._vhpc_session.plan_score.placement
+        plan = self.states[0]._vhpc.session.plan_score.placement
         self.assertEqual(2, sum(plan.assignments.values()))
         self.assertNotIn(best, plan.assignments)
 
@@ -282,7 +282,7 @@ class WeigherTest(world.WorldTestCase):
         (state,) = (s for s in self.states if s.host == best)
         self.aggregate(state, '-9')
         self.assertEqual(best, self.order(self.request(members=2))[3])
-        plan = self.states[0]._vhpc_session.plan_score.placement
+        plan = self.states[0]._vhpc.session.plan_score.placement
         self.assertNotIn(best, plan.assignments)
 
     def test_negative_multiplier_keeps_members_away_without_a_plan_too(self):
@@ -332,12 +332,12 @@ class FollowPlanTest(world.WorldTestCase):
     def test_members_fill_the_plan(self):
         spec = self.request(members=12)
         placed = self.place(spec)
-        planned = self.states[0]._vhpc_session.plan_score.placement
+        planned = self.states[0]._vhpc.session.plan_score.placement
         counts = {}
         for host, _ in placed:
             counts[host] = counts.get(host, 0) + 1
         self.assertEqual(dict(planned.assignments), counts)
-        self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
+        self.assertEqual(1, self.states[0]._vhpc.session.plan_score._plans)
 
     def test_members_that_share_cpus_with_each_other_are_logged(self):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc.scheduler'))
@@ -447,7 +447,7 @@ class FollowPlanTest(world.WorldTestCase):
         self.weigher.weigh_objects(
             [world.weights_of(state) for state in self.states], spec
         )
-        placement = self.states[0]._vhpc_session.plan_score.placement
+        placement = self.states[0]._vhpc.session.plan_score.placement
         self.assertEqual({self.states[-1].host: 4}, placement.assignments)
 
     def test_plan_is_made_anew_if_a_planned_host_is_lost(self):
@@ -471,7 +471,7 @@ class FollowPlanTest(world.WorldTestCase):
         self.assertNotIn(lost[0], [host for host, _ in placed])
         # Four members are on the other host of the first plan, one is
         # elsewhere; then the other three are planned anew.
-        plan_score = self.states[0]._vhpc_session.plan_score
+        plan_score = self.states[0]._vhpc.session.plan_score
         self.assertEqual(2, plan_score._plans)
         self.assertEqual(3, sum(plan_score.placement.assignments.values()))
         self.assertEqual(7, sum(plan_score._existing.values()))
@@ -487,7 +487,7 @@ class FollowPlanTest(world.WorldTestCase):
         self.assertNotIn(None, placed)
         hosts = [host for host, _ in placed]
         self.assertEqual({2}, {hosts.count(host) for host in hosts})
-        self.assertEqual(1, self.states[0]._vhpc_session.plan_score._plans)
+        self.assertEqual(1, self.states[0]._vhpc.session.plan_score._plans)
 
     def test_later_member_goes_under_the_switch_of_the_running_one(self):
         spec = self.request(members=1)
@@ -506,7 +506,7 @@ class FollowPlanTest(world.WorldTestCase):
             for state in self.filter.filter_all(self.states, spec)
         ]
         raw = self.weigher.weigh_objects(weighed, spec)
-        plan_score = self.states[0]._vhpc_session.plan_score
+        plan_score = self.states[0]._vhpc.session.plan_score
         self.assertIsNotNone(plan_score.placement.infeasible_reason)
         self.assertEqual(len(weighed), len(raw))
 

@@ -29,23 +29,14 @@ class ChecksTest(base.TestCase):
             self.assert_result(code, checks.nova_version(version))
 
     def test_agent(self):
-        self.assert_result(Code.SUCCESS, checks.agent({'ok', 'off'}, []))
-        for states, code in (
-            ({'ok', 'degraded'}, Code.WARNING),
-            ({'degraded', 'failed'}, Code.FAILURE),
+        self.assert_result(Code.SUCCESS, checks.agent('ok', []))
+        for state, code in (
+            ('degraded', Code.WARNING),
+            ('failed', Code.FAILURE),
         ):
             self.assert_result(
-                code, checks.agent(states, ['bus: away', 'x: y']), 'bus: away'
+                code, checks.agent(state, ['bus: away', 'x: y']), 'bus: away'
             )
-
-    def test_agent_away(self):
-        path = '/run/nova-vhpc/agent.sock'
-        self.assert_result(
-            Code.SUCCESS, checks.agent_away(path, None), 'no agent runs'
-        )
-        self.assert_result(
-            Code.WARNING, checks.agent_away(path, 'refused'), path, 'refused'
-        )
 
     def test_hosts_with_old_or_missing_stamps_are_warned_of(self):
         now_s = 1_800_000_000.0

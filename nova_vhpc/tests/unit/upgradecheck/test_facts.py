@@ -18,7 +18,7 @@ from oslo_upgradecheck import upgradecheck
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.agent.health import watch
 from nova_vhpc.agent.libvirt import connection
-from nova_vhpc.cmd import status
+from nova_vhpc.cli import status
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.daemon import status_document
 from nova_vhpc.upgradecheck import checks, facts
@@ -244,7 +244,7 @@ class CommandTest(base.TestCase):
             [
                 sys.executable,
                 '-c',
-                'import sys\nfrom nova_vhpc.cmd import status\n'
+                'import sys\nfrom nova_vhpc.cli import status\n'
                 'sys.exit(status.main())',
                 *('--config-file', str(conf), 'upgrade', 'check'),
             ],
@@ -328,7 +328,7 @@ class AgentTest(base.TestCase):
     def test_no_agent_is_no_fault(self):
         result = self.check()
         self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
-        self.assertIn(self.path, result.details)
+        self.assertIn(f'no agent runs here ({self.path}', result.details)
 
     def test_agent_that_is_not_healthy_is_a_warning(self):
         document = status_document.document()
@@ -343,6 +343,7 @@ class AgentTest(base.TestCase):
             server.bind(self.path)
         result = self.check()
         self.assertEqual(upgradecheck.Code.WARNING, result.code)
+        self.assertIn(f'{self.path}: ', result.details)
 
     def test_answer_of_another_program_is_a_warning(self):
         for answer in ([], {'health': {'parts': {'bus': {}}}}, {'health': 3}):

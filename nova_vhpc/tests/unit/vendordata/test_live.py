@@ -12,7 +12,7 @@ from nova_vhpc.agent.rpc import control
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
-from nova_vhpc.tests.unit.osc import bus
+from nova_vhpc.tests.unit.cli import bus
 from nova_vhpc.tests.unit.vendordata import fakes
 from nova_vhpc.vendordata import live
 

@@ -93,12 +93,6 @@ ROWS = (
         document(groups={'state': 'file', 'file_problem': 'no YAML'}),
         'no YAML',
     ),
-    (
-        'groups',
-        'degraded',
-        document(groups={'detail': 'no exchange nova'}),
-        'no exchange nova',
-    ),
     # -- VMs that nobody measures
     (
         'probes',

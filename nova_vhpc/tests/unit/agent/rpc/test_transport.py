@@ -15,7 +15,7 @@ from oslotest import base
 
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import transport
-from nova_vhpc.cmd import ctl
+from nova_vhpc.cli import ctl
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 SECRET = 'k9secret'

@@ -210,7 +210,7 @@ class PlanTest(world.WorldTestCase):
         on_host = 1 + sum(host == name for host, _ in others)
         self.filter.filter_all(self.states, spec)
         host_info = next(s._vhpc for s in self.states if s.host == name)
-        (fact,) = host_info.state._vhpc_session.plan_score._facts([host_info])
+        (fact,) = host_info.state._vhpc.session.plan_score._facts([host_info])
         self.assertEqual(8192 - 1024 * (1 + on_host), fact.free_ram_mb)
         self.assertEqual(9 - 1 - 2 * on_host, fact.free_cpus)
 

@@ -99,7 +99,7 @@ class OneAtATimeTest(world.WorldTestCase):
         self.build(seed)
         spec = self.request(sum(counts.values()), policy)
         list(self.filter.filter_all(self.states, spec))
-        session = self.states[0]._vhpc_session
+        session = self.states[0]._vhpc.session
         infos = [session.host_info(state) for state in self.states]
         facts = PlanScore(
             spec,
@@ -134,7 +134,7 @@ class OneAtATimeTest(world.WorldTestCase):
         for seed in range(12):
             members = random.Random(seed).randint(2, 12)
             at_once = self.at_once(seed, members, policy)
-            plan_score = self.states[0]._vhpc_session.plan_score
+            plan_score = self.states[0]._vhpc.session.plan_score
             if plan_score.placement.infeasible_reason is not None:
                 continue
             hosts = self.one_by_one(
@@ -182,7 +182,7 @@ class OneAtATimeTest(world.WorldTestCase):
 
     def planned(self):
         """Return for how many members the last request was planned."""
-        placement = self.states[0]._vhpc_session.plan_score.placement
+        placement = self.states[0]._vhpc.session.plan_score.placement
         return sum(placement.assignments.values())
 
     def test_members_that_run_are_not_planned_again(self):
@@ -211,7 +211,7 @@ class OneAtATimeTest(world.WorldTestCase):
         first = []
 
         def take(number):
-            plan = self.states[0]._vhpc_session.plan_score.placement
+            plan = self.states[0]._vhpc.session.plan_score.placement
             if number == 0:
                 first.extend(plan.assignments)
                 for host in first:

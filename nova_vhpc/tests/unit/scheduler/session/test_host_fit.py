@@ -57,15 +57,15 @@ class HostFitTest(world.WorldTestCase):
     def test_slots_are_limited_by_uplinks(self):
         host_info = self.host_info(self.request(4))
         self.assertEqual(
-            4, host_info.state._vhpc_session.host_fit.slots(host_info)
+            4, host_info.state._vhpc.session.host_fit.slots(host_info)
         )
         # Another member has just claimed one.
         state = host_info.state
         _ = state.allocation_candidates[0]
         state.num_instances += 1
-        self.host_info(host_info.state._vhpc_session.spec_obj)
+        self.host_info(host_info.state._vhpc.session.spec_obj)
         self.assertEqual(
-            3, host_info.state._vhpc_session.host_fit.slots(host_info)
+            3, host_info.state._vhpc.session.host_fit.slots(host_info)
         )
 
     def test_slots_are_limited_by_devices(self):
@@ -76,7 +76,7 @@ class HostFitTest(world.WorldTestCase):
             host_info = self.host_info(self.exported(each))
             self.assertEqual(
                 members,
-                host_info.state._vhpc_session.host_fit.slots(host_info),
+                host_info.state._vhpc.session.host_fit.slots(host_info),
             )
 
     def test_candidates_without_devices_are_of_no_use(self):
@@ -93,7 +93,7 @@ class HostFitTest(world.WorldTestCase):
         host_info = self.host_info(self.request(4))
         self.assertIsNone(host_info.fit_result.reason)
         self.assertEqual(
-            4, host_info.state._vhpc_session.host_fit.slots(host_info)
+            4, host_info.state._vhpc.session.host_fit.slots(host_info)
         )
 
     def test_slots_are_limited_by_disk(self):
@@ -106,7 +106,7 @@ class HostFitTest(world.WorldTestCase):
         found['DISK_GB'] = {'capacity': 25, 'used': 0}
         host_info = self.host_info(self.request(4))
         self.assertEqual(
-            2, host_info.state._vhpc_session.host_fit.slots(host_info)
+            2, host_info.state._vhpc.session.host_fit.slots(host_info)
         )
 
     def test_one_shared_vcpu_is_no_dedicated_one(self):
@@ -170,8 +170,8 @@ class HostFitTest(world.WorldTestCase):
         spec.flavor.extra_specs = {'vhpc:workload': 'parallel'}
         host_info = self.host_info(spec)
         self.assertEqual(
-            {}, host_info.state._vhpc_session.host_fit.resources(host_info)
+            {}, host_info.state._vhpc.session.host_fit.resources(host_info)
         )
         self.assertEqual(
-            NO_LIMIT, host_info.state._vhpc_session.host_fit.slots(host_info)
+            NO_LIMIT, host_info.state._vhpc.session.host_fit.slots(host_info)
         )

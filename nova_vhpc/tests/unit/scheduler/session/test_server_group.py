@@ -48,7 +48,7 @@ class MembersTest(world.WorldTestCase):
         weighed = [world.weights_of(state) for state in states]
         raw = self.weigher.weigh_objects(weighed, spec)
         best = states[raw.index(max(raw))].host
-        plan_score = states[0]._vhpc_session.plan_score
+        plan_score = states[0]._vhpc.session.plan_score
         return (
             best,
             sum(plan_score.placement.assignments.values()),
@@ -88,7 +88,7 @@ class MembersTest(world.WorldTestCase):
         self.assertEqual([own.host], self.passing(spec))
         # The plan counts the host without the CPUs of the moving member.
         self.ask(spec, peer=uuids)
-        (fact,) = own._vhpc_session.plan_score._facts([own._vhpc])
+        (fact,) = own._vhpc.session.plan_score._facts([own._vhpc])
         self.assertEqual(own.vcpus_total - 5, fact.used_vcpus)
 
     def test_member_resized_on_another_node_frees_no_cpus(self):

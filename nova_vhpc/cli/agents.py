@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: nova-vhpc developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Agents as ``openstack vhpc`` calls them: over the message bus.
+
+The bus is not an API of the cloud: its address stands in the agents'
+configuration, and mostly only hosts of the control plane reach it.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from osc_lib import exceptions
+from oslo_config import cfg
+
+from nova_vhpc import conf as conf_package
+from nova_vhpc.agent import errors
+from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.cli import ctl
+from nova_vhpc.cli.cluster_model import MemberState
+
+NO_BUS = (
+    'no transport_url is set, so no agent can be asked; run this where the '
+    "agents' configuration is, or name it by --config-file"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how agents are reached."""
+    parser.add_argument(
+        '--config-file',
+        action='append',
+        metavar='<file>',
+        help="the agents' configuration, for transport_url; without it the "
+        'usual places, such as /etc/nova-vhpc/nova-vhpc.conf',
+    )
+    parser.add_argument(
+        '--timeout',
+        metavar='<seconds>',
+        help='how long to wait for an agent, from 0.1, such as 5; without it '
+        '[vhpc_peers]call_timeout',
+    )
+
+
+class UnreachableError(exceptions.CommandError):
+    """The agents cannot be asked from here; the text says why."""
+
+
+class Agents:
+    """Calls the agents of hosts, as a context.
+
+    :param args: options of :func:`add_arguments`.
+    :raises UnreachableError: the bus is not configured.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        try:
+            conf = ctl.make_conf(args)
+            client = control.ControlClient(conf)
+        except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
+            raise UnreachableError(conf_package.reason(error)) from None
+        if getattr(conf, 'transport_url', None) == transport.NO_URL:
+            client.close()
+            raise UnreachableError(NO_BUS)
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def call(
+        self, hosts: Iterable[str], method: str, **arguments: Any
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Call the agents of hosts in parallel.
+
+        :param method: ``status``, ``pause`` or ``resume``.
+        :returns: answers, and reasons for failures, by host.
+        """
+        return control.call_all(
+            list(dict.fromkeys(hosts)),
+            lambda host: self._client.call(host, method, **arguments),
+        )
+
+
+def member_states(
+    answers: Mapping[str, Any],
+) -> tuple[dict[tuple[str, str], MemberState], dict[str, str]]:
+    """Return what agents say of servers, and which answers are unreadable.
+
+    Two agents may have one server, as after an evacuation of a host that
+    still runs.
+
+    :param answers: answers to ``status``, by host.
+    :returns: states by host and UUID of the server; reasons by host.
+    """
+    states: dict[tuple[str, str], MemberState] = {}
+    failures: dict[str, str] = {}
+    for host, answer in answers.items():
+        try:
+            paused = bool(answer['agent']['paused'])
+            for vm in answer['vms']:
+                states[host, vm['uuid']] = _state(vm, paused)
+        except errors.UNREADABLE as error:
+            failures[host] = unreadable(host, error)
+    return states, failures
+
+
+def unreadable(host: str, error: Exception) -> str:
+    """Return what to say of an answer that cannot be read."""
+    return f'host {host}: {errors.unreadable(error)}'
+
+
+def _state(vm: Mapping[str, Any], paused: bool) -> MemberState:
+    received, latency = vm.get('received'), vm.get('sync_latency_us')
+    problem = str(vm.get('problem') or '')
+    if paused:
+        problem = 'its agent is paused: openstack vhpc host resume'
+    elif vm.get('external') and not problem:
+        problem = 'somebody else set its cputune, which the agent leaves alone'
+    return MemberState(
+        received=None if received is None else float(received),
+        latency_us=None if latency is None else float(latency),
+        problem=problem,
+    )
