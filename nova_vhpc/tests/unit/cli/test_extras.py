@@ -31,7 +31,7 @@ LOADED_BY_OTHERS = {
     'osc': (
         'cli.cluster',
         'cli.explain_command',
-        'cli.flavor_command',
+        'cli.flavor',
         'cli.host_control',
     ),
 }
