@@ -11,7 +11,9 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 ROOT=${1:-${VHPC_CONTAINER_ROOT:-/var/cache/nova-vhpc/container-root}}
-PACKAGES=systemd,systemd-sysv,dbus,iproute2,procps,ca-certificates,netbase,python3
+# libpam-systemd provides logind, which polkitd needs: debootstrap of Debian 12 takes the
+# first alternative of a dependency and knows no virtual packages.
+PACKAGES=systemd,systemd-sysv,libpam-systemd,dbus,iproute2,procps,ca-certificates,netbase,python3
 PACKAGES+=,python3-venv,python3-pip,python3-apt,python3-libvirt,python3-packaging
 PACKAGES+=,python3-setuptools,libvirt-daemon-system,libvirt-clients,qemu-system-x86
 
@@ -27,7 +29,7 @@ mirror=${VHPC_DEBIAN_MIRROR:-$(
 )}
 codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 log=$(mktemp "${TMPDIR:-/tmp}/vhpc-root-XXXXXX")
-if [ ! -e "$ROOT/.bootstrapped" ]; then
+if [ "$(cat "$ROOT/.bootstrapped" 2>/dev/null)" != "$PACKAGES" ]; then
     say "unpacking a compute host with $codename into $ROOT"
     rm -rf "$ROOT"
     mkdir -p "$ROOT"
@@ -44,7 +46,7 @@ if [ ! -e "$ROOT/.bootstrapped" ]; then
         console-getty.service apt-daily.timer apt-daily-upgrade.timer; do
         ln -sf /dev/null "$ROOT/etc/systemd/system/$unit"
     done
-    touch "$ROOT/.bootstrapped"
+    printf '%s' "$PACKAGES" >"$ROOT/.bootstrapped"
 fi
 say "gathering the agent's wheels in $ROOT/wheelhouse"
 mkdir -p "$ROOT/wheelhouse"

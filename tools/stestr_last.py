@@ -2,12 +2,12 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""Print what the last run in a repository of stestr says, for tools/test.sh.
 
-"""Print what stestr's last run says, for tools/test.sh.
-
-``counts`` prints how many tests passed, failed and were skipped; ``failed`` a
-regex of what failed. ``stestr run --failing`` would not do: it knows no test
-by the name that a failed ``setUpClass`` is reported with, and runs nothing.
+``stestr_last.py counts REPOSITORY`` prints how many tests passed, failed and
+were skipped; ``failed`` prints a regex of what failed. ``stestr run
+--failing`` would not do: it knows no test by the name that a failed
+``setUpClass`` is reported with, and runs nothing.
 """
 
 import re
@@ -37,9 +37,9 @@ def failed(summary: testtools.StreamSummary) -> str:
 
 
 def main() -> int:
-    """Read the last run in the repository of this directory."""
+    """Read the last run in a repository."""
     say = {'counts': counts, 'failed': failed}[sys.argv[1]]
-    run = util.get_repo_open(repo_url='.').get_latest_run()
+    run = util.get_repo_open(repo_url=sys.argv[2]).get_latest_run()
     summary = testtools.StreamSummary()
     summary.startTestRun()
     try:

@@ -27,7 +27,6 @@ SUBCOMMANDS = {
     'controller': 'controller',
     'predictors': 'predictors.run',
     'lab': 'lab.cli',
-    'replay': 'replay.cli',
     'peers': 'phase_exchange',
     'fairness': 'fairness',
     'calibration': 'calibration',

@@ -9,6 +9,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 from nova_vhpc.cli import launch
+from nova_vhpc_lab import cli as bench
 
 
 def subparsers(parser):
@@ -71,7 +72,12 @@ class ProgramOptions(Directive):
 
     def run(self):
         """Build the nodes."""
-        parser = launch.make_parser(self.arguments[0])
+        (program,) = self.arguments
+        parser = (
+            bench.make_parser()
+            if program == 'bench'
+            else launch.make_parser(program)
+        )
         found = [_usage(parser), *_options(parser)]
         for command in subparsers(parser):
             section = nodes.section(ids=[nodes.make_id(command.prog)])

@@ -5,8 +5,9 @@
 
 Two CPUs stand for two hosts (:mod:`nova_vhpc_lab.bench.lab.cpu_hosts`).
 Clusters *a* and *b* have a member on both, the others are on one host alone.
-With slots that the hosts agreed on (:mod:`nova_vhpc.control.slots`) a cluster runs at the
-same time on both; with a rotation of each host's own it does so by chance.
+With slots that the hosts agreed on (:mod:`nova_vhpc.control.slots`) a cluster
+runs at the same time on both; with a rotation of each host's own it does so
+by chance.
 """
 
 import itertools

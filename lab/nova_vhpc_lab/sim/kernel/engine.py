@@ -6,10 +6,15 @@
 import hashlib
 import importlib.resources
 import logging
+import os
+import pathlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import numba
 from numba import njit
+from numba.core import caching
 
 from nova_vhpc_lab.sim.kernel import commands, events, switch
 from nova_vhpc_lab.sim.kernel.compiled import inner
@@ -90,10 +95,42 @@ def _fingerprint() -> str:
     return digest.hexdigest()
 
 
+FINGERPRINT = _fingerprint()
+
+
+class ContentCacheLocator(caching.UserProvidedCacheLocator):
+    """The user's cache directory, by the content of what is compiled.
+
+    Numba's own locators go by the path of the source, so that each clone
+    would compile the simulator again, for about a minute.
+    """
+
+    def get_cache_path(self) -> str:
+        """Return the directory of the compiled simulator."""
+        home = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+        folder = pathlib.Path(home).expanduser() / 'nova-vhpc'
+        return str(folder / f'simulator-{FINGERPRINT[:16]}')
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """Return a locator, or None if the directory cannot be made."""
+        locator = cls(py_func, py_file)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        if not any(pathlib.Path(locator.get_cache_path()).glob('*.nbc')):
+            print(
+                'The simulator is compiled at its first use: about a minute.',
+                file=sys.stderr,
+            )
+        return locator
+
+
 def _compile(cache: bool) -> Callable[..., int]:
     # Numba's cache looks at the file of the cached function only. The cell
     # variable is a part of its key, so that no stale code is loaded.
-    fingerprint = int(_fingerprint()[:15], 16)
+    fingerprint = int(FINGERPRINT[:15], 16)
 
     @njit(cache=cache)
     def run(s: Any, command: int, which: int, value: int, other: int) -> int:
@@ -107,11 +144,14 @@ def _compile(cache: bool) -> Callable[..., int]:
 
 
 def _with_cache() -> Callable[..., int]:
+    numba.config.CACHE_LOCATOR_CLASSES = (  # type: ignore[attr-defined]
+        f'{__name__}.{ContentCacheLocator.__name__}'
+    )
     try:
         return _compile(cache=True)
     except RuntimeError as error:
         # Neither the package nor the home directory can be written to.
-        LOG.info('The simulator is compiled anew at each start: %s', error)
+        LOG.info('The simulator is compiled again at each start: %s', error)
         return _compile(cache=False)
 
 

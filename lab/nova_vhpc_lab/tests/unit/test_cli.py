@@ -11,7 +11,7 @@ from unittest import mock
 
 from nova_vhpc.tests import base
 from nova_vhpc_lab import cli as bench
-from nova_vhpc_lab.bench.replay import cli
+from nova_vhpc_lab.bench.predictors import run as predictors
 
 
 class EndTest(base.TestCase):
@@ -38,9 +38,9 @@ class EndTest(base.TestCase):
                 os.kill(os.getpid(), numbers[0])
             return 0
 
-        with mock.patch.object(cli, 'run', run):
+        with mock.patch.object(predictors, 'run', run):
             try:
-                code = bench.main(['replay', 'x.csv'])
+                code = bench.main(['predictors', '--traces', 'x'])
             except SystemExit as ending:
                 code = ending.code
         return code, cleaned
@@ -64,12 +64,16 @@ class EndTest(base.TestCase):
             err = io.StringIO()
             with (
                 mock.patch.object(
-                    cli, 'run', side_effect=OSError(number, 'no room')
+                    predictors,
+                    'run',
+                    side_effect=OSError(number, 'no room'),
                 ),
                 contextlib.redirect_stderr(err),
             ):
-                self.assertEqual(1, bench.main(['replay', 'x.csv']))
-            self.assertIn('replay: no room', err.getvalue())
+                self.assertEqual(
+                    1, bench.main(['predictors', '--traces', 'x'])
+                )
+            self.assertIn('predictors: no room', err.getvalue())
 
     def test_ignored_sighup_does_not_end_the_run(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -21,6 +21,7 @@ import tomllib
 from nova_vhpc.cli import launch
 from nova_vhpc.tests import base
 from nova_vhpc.vendordata.guest import hosts_program
+from nova_vhpc_lab import cli as bench
 
 TOP = pathlib.Path(__file__).parents[4]
 BLOCK = re.compile(
@@ -82,17 +83,22 @@ def commands(text, cloud=False):
 def complaint(program, words):
     """Return what a program says against its arguments; mostly nothing."""
     # The program for guests is none of the installed ones.
-    parser = (
-        hosts_program.make_parser()
-        if program == 'hosts'
-        else launch.make_parser(program)
-    )
+    parser = make_parser(program)
     if program in OSLO_CONFIG:
         # Its parser only fills the values of its own ConfigOpts.
         options = {w.partition('=')[0] for w in words if w.startswith('-')}
         unknown = options - set(re.findall(r'--[\w-]+', parser.format_help()))
         return ' '.join(unknown)
     return refusal(parser, words)
+
+
+def make_parser(program):
+    """Return the parser of a program."""
+    if program == 'hosts':
+        return hosts_program.make_parser()
+    if program == 'bench':
+        return bench.make_parser()
+    return launch.make_parser(program)
 
 
 def unknown_options(program, words):
@@ -102,7 +108,7 @@ def unknown_options(program, words):
 
     :param words: ``COMMAND`` among them stands for each command.
     """
-    parsers = [launch.make_parser(program)]
+    parsers = [make_parser(program)]
     for word in words:
         parsers += [
             command

@@ -9,7 +9,7 @@ import re
 from nova_vhpc.tests import base
 
 _ROOT = pathlib.Path(__file__).parents[4]
-_PLACES = ('', 'nova_vhpc', 'nova_vhpc/control')
+_PLACES = ('', 'nova_vhpc', 'nova_vhpc/control', 'lab/nova_vhpc_lab')
 
 
 class PapersTest(base.TestCase):

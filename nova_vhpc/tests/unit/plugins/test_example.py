@@ -51,40 +51,17 @@ class ExamplePluginTest(base.TestCase):
         return result
 
     def test_installed_predictor_is_found_and_predicts(self):
-        trace = self.dir / 'trace.csv'
         period = [0, 0, 0, 0, 0, 120, 120, 120, 0, 0]
         rows = '\n'.join(str(events) for events in period * 20)
-        trace.write_text(f'vm0\n{rows}\n')
+        (self.dir / 'trace.csv').write_text(f'vm0\n{rows}\n')
         out = self.dir / 'out.json'
         self.run_program(
             [
-                sys.executable,
-                '-m',
-                'nova_vhpc_lab.cli',
-                'replay',
-                str(trace),
-                '--predictor',
-                'periodic',
-                '--json',
-                str(out),
+                *(sys.executable, '-m', 'nova_vhpc_lab.cli', 'predictors'),
+                *('--traces', str(self.dir), '--json', str(out)),
             ]
         )
-        self.assertIn('periodic', json.dumps(json.loads(out.read_text())))
-
-    def test_unregistered_name_is_refused_with_the_registered_ones(self):
-        trace = self.dir / 'trace.csv'
-        trace.write_text('vm0\n1\n2\n')
-        result = self.run_program(
-            [
-                sys.executable,
-                '-m',
-                'nova_vhpc_lab.cli',
-                'replay',
-                str(trace),
-                '--predictor',
-                'perodic',
-            ],
-            code=2,
+        figures = json.loads(out.read_text())['traces']
+        self.assertEqual(
+            [True], ['periodic' in trace for trace in figures.values()]
         )
-        self.assertIn('perodic', result.stderr)
-        self.assertIn('periodic', result.stderr)

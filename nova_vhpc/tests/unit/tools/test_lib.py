@@ -254,7 +254,9 @@ class ArgumentsTest(base.TestCase):
         for words in ((), ('docs',), ('unit', 'package')):
             result = self.run_tool('test.sh', *words, tools=tools)
             self.assertEqual((1, ''), (result.returncode, result.stdout))
-            self.assertIn('tools/test.sh unit older functional', result.stderr)
+            self.assertIn(
+                'tools/test.sh unit lab older functional', result.stderr
+            )
 
     def test_skew_refuses_unknown_arguments_and_revisions(self):
         for words, reason in (

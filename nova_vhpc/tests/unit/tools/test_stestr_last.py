@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What failed in a real run of stestr can be run again."""
 
 import os
@@ -79,7 +78,7 @@ class StestrLastTest(base.TestCase):
         return self.call('stestr', 'run', '--serial', *arguments).returncode
 
     def last(self, what):
-        return self.call(sys.executable, TOOL, what).stdout.strip()
+        return self.call(sys.executable, TOOL, what, '.').stdout.strip()
 
     def test_counts(self):
         self.assertNotEqual(0, self.run_suite())

@@ -6,7 +6,6 @@
 import pathlib
 import random
 
-from nova_vhpc import tests
 from nova_vhpc.control import quantise
 from nova_vhpc.control.predictors import adaptive
 from nova_vhpc.tests import base
@@ -16,7 +15,7 @@ from nova_vhpc_lab.bench.predictors import run
 from nova_vhpc_lab.bench.predictors import score as predictors_score
 
 FACTORIES = run.load()
-TRACES = pathlib.Path(tests.__file__).parent / 'traces'
+TRACES = pathlib.Path(__file__).parents[5] / 'lab/traces'
 
 
 def hits(events, last):

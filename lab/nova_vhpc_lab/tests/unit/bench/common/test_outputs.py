@@ -103,7 +103,7 @@ class SubcommandsTest(base.TestCase):
 
     def test_every_bench_refuses_an_unwritable_file_before_measuring(self):
         path = '/nonexistent/out.json'
-        arguments = {'predictors': ('--traces', '/tmp'), 'replay': ('x.csv',)}
+        arguments = {'predictors': ('--traces', '/tmp')}
         for name in bench.SUBCOMMANDS:
             status, out, err = self.run_bench(
                 name, *arguments.get(name, ()), '--json', path
@@ -115,19 +115,10 @@ class SubcommandsTest(base.TestCase):
             )
             self.assertEqual(1, err.count('\n'), err)
 
-    def test_unwritable_picture_is_refused_before_the_replay(self):
-        status, out, err = self.run_bench(
-            'replay', 'x.csv', '--plot', '/nonexistent/out.png'
-        )
-        self.assertEqual((1, ''), (status, out))
-        self.assertIn('/nonexistent/out.png cannot be written', err)
-
     def test_tables_are_printed_if_writing_fails_at_the_end(self):
         with tempfile.TemporaryDirectory() as name:
             trace = pathlib.Path(name, 'a.csv')
             trace.write_text('vm0\n' + '1\n90\n' * 10)
-            picture = pathlib.Path(name, 'full.png')
-            picture.symlink_to(FULL)
             for words, table in (
                 (
                     'controller --vms 3 --ticks 5 --json /dev/full',
@@ -137,8 +128,6 @@ class SubcommandsTest(base.TestCase):
                     f'predictors --traces {name} --rounds 1 --json /dev/full',
                     'table II',
                 ),
-                (f'replay {trace} --json /dev/full', 'predicted right'),
-                (f'replay {trace} --plot {picture}', 'predicted right'),
             ):
                 status, out, err = self.run_bench(*words.split())
                 self.assertEqual(1, status, words)
