@@ -2,84 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-vhpc-flavor``: write consistent extra specs to flavors.
+"""``nova-vhpc-flavor`` and ``openstack vhpc flavor``: extra specs of flavors.
 
-Shows what would change; only ``--yes`` writes. Exit code 0 if done or
-nothing to do, 1 if refused or failed, 2 on bad arguments.
+Both run the same classes. The program's ``set`` and ``unset`` write only with
+``--yes``; those of the ``openstack`` client write at once, as its other
+commands do, and only show with ``--dry-run``.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from osc_lib import exceptions
+from osc_lib.cli import format_columns
+from osc_lib.command import command
 
 from nova_vhpc import version
-from nova_vhpc.cli import arguments
+from nova_vhpc.cli import arguments, base, program
 from nova_vhpc.clients import openstack
 from nova_vhpc.flavor import extra_specs, recipes, request_groups, validation
-
-
-def main(argv: list[str] | None = None, connection: Any = None) -> int:
-    """Run one command.
-
-    :param argv: arguments of the command line, None for those of the process.
-    :param connection: openstacksdk connection; None to make one.
-    :returns: exit code.
-    """
-    arguments.take_any_name()
-    args = make_parser().parse_args(argv)
-    try:
-        with openstack.asked(args.os_cloud):
-            if connection is None:
-                connection = openstack.connect(args)
-            status: int = args.run(args, connection)
-            return status
-    except (openstack.CloudError, recipes.RecipeError) as error:
-        print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
-        return 1
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = arguments.ArgumentParser(
-        prog='nova-vhpc-flavor',
-        description='Show and write the extra specs of virtual clusters.',
-    )
-    version.add_argument(parser)
-    openstack.add_arguments(parser)
-    commands = parser.add_subparsers(dest='command', required=True)
-
-    def command(name: str, run: Any, about: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=about)
-        command.add_argument('flavor', help='name or id')
-        command.set_defaults(run=run)
-        return command
-
-    set_parser = command('set', _set, 'write a consistent set of extra specs')
-    add_set_arguments(set_parser)
-    _add_writing(set_parser)
-
-    unset_parser = command(
-        'unset', _unset, 'take all extra specs of nova-vhpc out'
-    )
-    add_unset_arguments(unset_parser)
-    _add_writing(unset_parser)
-
-    show_parser = command(
-        'show', _show, 'show them, and whether they fit together'
-    )
-    show_parser.add_argument('--json', action='store_true', help='print JSON')
-
-    check_parser = commands.add_parser(
-        'check', help='find flavors whose extra specs Nova would refuse today'
-    )
-    check_parser.set_defaults(run=_check)
-    _add_check_arguments(check_parser)
-    return parser
 
 
 def add_set_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,13 +62,6 @@ def add_unset_arguments(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='also take this PCI alias out, which others may use as well',
     )
-
-
-def _add_writing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        '--yes', action='store_true', help='write; without it only show'
-    )
-    parser.add_argument('--json', action='store_true', help='print JSON')
 
 
 def change_to_set(
@@ -206,109 +141,200 @@ def write(connection: Any, flavor: Any, change: recipes.Change) -> None:
         connection.compute.delete_flavor_extra_specs_property(flavor, key)
 
 
-def _set(args: argparse.Namespace, connection: Any) -> int:
-    flavor = openstack.find_flavor(connection, args.flavor)
-    change = change_to_set(args, dict(flavor.extra_specs))
-    return _write(args, connection, flavor, change)
+class _Change(base.Command, command.ShowOne):
+    """A command that changes a flavor."""
 
-
-def _unset(args: argparse.Namespace, connection: Any) -> int:
-    flavor = openstack.find_flavor(connection, args.flavor)
-    change = change_to_unset(args, dict(flavor.extra_specs))
-    return _write(args, connection, flavor, change)
-
-
-def _show(args: argparse.Namespace, connection: Any) -> int:
-    flavor = openstack.find_flavor(connection, args.flavor)
-    specs = dict(flavor.extra_specs)
-    found = validation.problems(specs)
-    if args.json:
-        arguments.print_json(
-            {
-                'flavor': flavor.name,
-                'extra_specs': specs,
-                'problems': found,
-                'advice': validation.advice(specs),
-            }
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        parser.add_argument(
+            '--dry-run',
+            action='store_true',
+            help='only show what would change; try it first',
         )
-        return 1 if found else 0
-    table = Table(title=f'Flavor {escape(flavor.name)}')
-    table.add_column('extra spec', overflow='fold')
-    table.add_column('value', overflow='fold')
-    table.add_column('of nova-vhpc')
-    for key, value in sorted(specs.items()):
-        ours = 'yes' if request_groups.is_ours(key) else ''
-        table.add_row(escape(key), escape(value), ours)
-    console = Console()
-    console.print(table)
-    _print_findings(console, found, validation.advice(specs))
-    return 1 if found else 0
+        return parser
 
-
-def _write(
-    args: argparse.Namespace,
-    connection: Any,
-    flavor: Any,
-    change: recipes.Change,
-) -> int:
-    """Show a change, and make it if ``--yes`` was given."""
-    if change and args.yes:
-        write(connection, flavor, change)
-    written = bool(change) and args.yes
-    advice = validation.advice(change.after) + change.left_behind
-    if args.json:
-        arguments.print_json(
-            {
-                'flavor': flavor.name,
-                'set': dict(change.write),
-                'remove': list(change.remove),
-                'after': change.after,
-                'written': written,
-                'advice': advice,
-            }
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        """Change the flavor, and return what changed."""
+        flavor = openstack.find_flavor(self.connection, parsed_args.flavor)
+        change = self._change(parsed_args, dict(flavor.extra_specs))
+        written = bool(change) and not parsed_args.dry_run
+        if written:
+            self._write(flavor, change)
+        return _columns(
+            flavor=flavor.name,
+            set=format_columns.DictColumn(dict(change.write)),
+            remove=base.Lines(list(change.remove)),
+            after=format_columns.DictColumn(change.after),
+            written=written,
+            advice=base.Lines(
+                validation.advice(change.after) + change.left_behind
+            ),
         )
-        return 0
-    console = Console()
-    if not change:
-        console.print(
-            f'Flavor {flavor.name} is as it should be.', markup=False
+
+    def _write(self, flavor: Any, change: recipes.Change) -> None:
+        compute = self.connection.compute
+        default = compute.default_microversion
+        try:
+            write(self.connection, flavor, change)
+        finally:
+            # An interactive openstack client goes on with this connection.
+            compute.default_microversion = default
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the arguments that both doors have."""
+        raise NotImplementedError
+
+    def _change(
+        self, args: argparse.Namespace, current: Mapping[str, str]
+    ) -> recipes.Change:
+        raise NotImplementedError
+
+
+class SetFlavor(_Change):
+    """Write a consistent set of extra specs to a flavor.
+
+    What is not named stays. Servers that exist keep what they have until they
+    are resized.
+    """
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the arguments that both doors have."""
+        _add_flavor(parser)
+        add_set_arguments(parser)
+
+    def _change(
+        self, args: argparse.Namespace, current: Mapping[str, str]
+    ) -> recipes.Change:
+        return change_to_set(args, current)
+
+
+class UnsetFlavor(_Change):
+    """Take all extra specs of nova-vhpc out of a flavor."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the arguments that both doors have."""
+        _add_flavor(parser)
+        add_unset_arguments(parser)
+
+    def _change(
+        self, args: argparse.Namespace, current: Mapping[str, str]
+    ) -> recipes.Change:
+        return change_to_unset(args, current)
+
+
+class ShowFlavor(base.Command, command.ShowOne):
+    """Show a flavor's extra specs, and whether they fit together.
+
+    The exit code is 1 if they do not.
+    """
+
+    _flawed = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        return parser
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        """Add the arguments that both doors have."""
+        _add_flavor(parser)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Show the flavor and return the exit code."""
+        return super().run(parsed_args) or int(self._flawed)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the flavor's extra specs and what is wrong with them."""
+        flavor = openstack.find_flavor(self.connection, parsed_args.flavor)
+        specs = dict(flavor.extra_specs)
+        problems = validation.problems(specs)
+        self._flawed = bool(problems)
+        return _columns(
+            flavor=flavor.name,
+            extra_specs=format_columns.DictColumn(specs),
+            problems=base.Lines(problems),
+            advice=base.Lines(validation.advice(specs)),
         )
-        return 0
-    console.print(_diff(flavor.name, change))
-    _print_findings(console, [], advice)
-    if written:
-        console.print('Written. Servers that exist keep what they have.')
-    else:
-        console.print('Nothing is written yet: add --yes to do it.')
-    return 0
 
 
-def _diff(name: str, change: recipes.Change) -> Table:
-    table = Table(title=f'Flavor {escape(name)}')
-    table.add_column('')
-    table.add_column('extra spec', overflow='fold')
-    table.add_column('before', overflow='fold')
-    table.add_column('after', overflow='fold')
-    after: Mapping[str, str] = change.after
-    for key in sorted({*change.before, *after}):
-        old, new = change.before.get(key), after.get(key)
-        if old == new:
-            mark = ''
-        elif old is None:
-            mark = '+'
-        else:
-            mark = '-' if new is None else '~'
-        table.add_row(mark, escape(key), escape(old or ''), escape(new or ''))
-    return table
+def _add_flavor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('flavor', metavar='<flavor>', help='name or ID')
 
 
-def _print_findings(
-    console: Console, problems: list[str], advice: list[str]
-) -> None:
-    for text in problems:
-        console.print(f'Wrong: {text}', markup=False)
-    for text in advice:
-        console.print(f'Mind: {text}', markup=False)
+def _columns(**values: Any) -> tuple[Sequence[str], Sequence[Any]]:
+    """Return names and values as osc-lib takes them."""
+    return tuple(values), tuple(values.values())
+
+
+COMMANDS: Mapping[str, tuple[Any, str]] = {
+    'set': (SetFlavor, 'write a consistent set of extra specs'),
+    'unset': (UnsetFlavor, 'take all extra specs of nova-vhpc out'),
+    'show': (ShowFlavor, 'show them, and whether they fit together'),
+}
+"""Classes of the program's commands, and what they do."""
+
+
+def main(argv: list[str] | None = None, connection: Any = None) -> int:
+    """Run one command of ``nova-vhpc-flavor``.
+
+    :param argv: arguments of the command line, None for those of the process.
+    :param connection: openstacksdk connection; None to make one.
+    :returns: exit code: 0 if done or nothing to do, 1 if refused or failed.
+    """
+    arguments.take_any_name()
+    args = make_parser().parse_args(argv)
+    try:
+        if args.command == 'check':
+            with openstack.asked(args.os_cloud):
+                return _check(args, connection or openstack.connect(args))
+        args.dry_run = not getattr(args, 'yes', True)
+        command_class, _ = COMMANDS[args.command]
+        status = program.run(command_class, args, connection)
+    except (openstack.CloudError, exceptions.CommandError) as error:
+        print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
+        return 1
+    if args.dry_run and not args.json:
+        print('Nothing is written yet: add --yes to do it.')
+    return status
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the program's command line."""
+    parser = arguments.ArgumentParser(
+        prog='nova-vhpc-flavor',
+        description='Show and write the extra specs of virtual clusters.',
+    )
+    version.add_argument(parser)
+    openstack.add_arguments(parser)
+    commands = parser.add_subparsers(dest='command', required=True)
+    for name, (command_class, about) in COMMANDS.items():
+        subparser = commands.add_parser(name, help=about)
+        command_class.add_arguments(subparser)
+        if name != 'show':
+            subparser.add_argument(
+                '--yes',
+                action='store_true',
+                help='write; without it only show',
+            )
+        subparser.add_argument(
+            '--json', action='store_true', help='print JSON'
+        )
+    check_parser = commands.add_parser(
+        'check', help='find flavors whose extra specs Nova would refuse today'
+    )
+    _add_check_arguments(check_parser)
+    return parser
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,8 +18,9 @@ class Blocker:
 value, blocked = sys.argv[1], sys.argv[2].split(',')
 sys.argv[:3] = ['script']
 sys.meta_path.insert(0, Blocker())
-module, _, function = value.partition(':')
-loaded = importlib.import_module(module)
+modules, _, function = value.partition(':')
+for module in modules.split(','):
+    loaded = importlib.import_module(module)
 sys.exit(getattr(loaded, function)() if function else 0)
 """
 
@@ -30,7 +31,8 @@ def run_without(
     """Run an entry point in a Python that cannot import some libraries.
 
     :param libraries: top-level modules that cannot be imported.
-    :param entry_point: ``module:function``, or a module to import only.
+    :param entry_point: ``module:function``, or modules to import only,
+        separated by commas.
     :param arguments: command line of the script.
     """
     return subprocess.run(
