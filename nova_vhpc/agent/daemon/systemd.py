@@ -103,7 +103,7 @@ class Signals:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hup)
-        # cmd.agent_preload blocks SIGHUP from the start of the process.
+        # cli.launch blocks SIGHUP from the start of the process.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def wait(self) -> bool:
