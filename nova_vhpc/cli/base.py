@@ -50,6 +50,8 @@ class Command(command.Command):
         try:
             return super().run(parsed_args)
         except sdk_exceptions.ForbiddenException:
+            if getattr(self.app, 'names_cloud', False):
+                raise
             # openstacksdk's text has the status and the URL, which help
             # nobody.
             raise openstack.RefusedError(REFUSED) from None

@@ -39,6 +39,8 @@ def run(command_class: Any, args: argparse.Namespace, connection: Any) -> int:
     app = types.SimpleNamespace(
         stdout=sys.stdout,
         stderr=sys.stderr,
+        # A refusal names the cloud, which clouds.yaml may have chosen.
+        names_cloud=True,
         options=types.SimpleNamespace(cloud=args.os_cloud),
         client_manager=_ClientManager(args, connection),
     )
