@@ -189,7 +189,7 @@ class PrivateRabbitMQ:
         everything = {'configure': '.*', 'write': '.*', 'read': '.*'}
         return {
             'users': [
-                {'name': 'guest', 'password': 'guest', 'tags': 'administrator'}
+                {'name': 'guest', 'password': 'guest', 'tags': 'administrator'}  # nosec B105
             ],
             'vhosts': [{'name': name} for name in self._virtual_hosts],
             'permissions': [
