@@ -26,12 +26,16 @@ export OS_NOVA_DISABLE_EVENTLET_PATCHING=true
 export PYTHONDONTWRITEBYTECODE=1
 # Sphinx fails if the locale of the login is not installed.
 export LC_ALL=C.UTF-8
+# Tests that have a home of their own find the image of the guests and the compiled
+# simulator nevertheless.
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}
 # stestr does not quote a path with blanks. The virtual environment is first in
 # PATH, so a name without a path will do.
 export PYTHON=python
 TIMES=${VHPC_CACHE:-/var/cache/nova-vhpc}/times
-# Whole clouds, whose hosts are network namespaces of their own.
-CLOUDS='functional\.stack\.'
+# Whole clouds, whose hosts are network namespaces of their own, and Slurm, which asks the
+# machine's name server for its name.
+CLOUDS='functional\.(stack|vendordata\.test_slurm)\.'
 # With Nova and Placement in process: one CPU each, no guest.
 IN_PROCESS='functional\.(scheduler|explain|flavor|clusters|osc|deploy)\.'
 # Guests that measure time, and so want the machine for themselves.
