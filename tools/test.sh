@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE=1
 export LC_ALL=C.UTF-8
 # Tests that have a home of their own find the image of the guests and the compiled
 # simulator nevertheless.
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}
 # stestr does not quote a path with blanks. The virtual environment is first in
 # PATH, so a name without a path will do.
 export PYTHON=python
