@@ -37,9 +37,9 @@ TIMES=${VHPC_CACHE:-/var/cache/nova-vhpc}/times
 # machine's name server for its name.
 CLOUDS='functional\.(stack|vendordata\.test_slurm)\.'
 # With Nova and Placement in process: one CPU each, no guest.
-IN_PROCESS='functional\.(scheduler|explain|flavor|clusters|osc|deploy)\.'
+IN_PROCESS='functional\.(scheduler|explain|cli|clusters|deploy)\.'
 # Guests that measure time, and so want the machine for themselves.
-ALONE='functional\.(bench|testbed|agent\.test_(wakeup|probes)|phase_exchange\.test_(scale|flood))\b'
+ALONE='functional\.(agent\.test_(wakeup|probes)|phase_exchange\.test_(scale|flood))\.'
 NIGHTLY='\.test_nightly_'
 [ -n "${VHPC_LONG:-}" ] && NIGHTLY='^$'
 work=$(mktemp -d)
@@ -173,10 +173,10 @@ guests_alone() {
 older() {
     local status=0
     local same='unit\.(control|scheduler\.planner|top|linux|doc|plugins|tools|devstack|deploy|conf\.test_sample)\.'
-    local boots='functional\.(scheduler\.test_multi_create|flavor\.test_flavor\.Boot|phase_exchange\.test_gone)'
+    local boots='functional\.(scheduler\.test_multi_create|cli\.test_flavor\.Boot|phase_exchange\.test_gone)'
     if [ -n "${VHPC_LONG:-}" ]; then
         same='unit\.(conf\.test_sample|doc|plugins|tools)\.'
-        boots='functional\.(explain|flavor|osc|scheduler\.test_multi_create|phase_exchange\.test_gone)'
+        boots='functional\.(explain|cli|scheduler\.test_multi_create|phase_exchange\.test_gone)'
     fi
     ensure_older_venv || return 1
     export PATH=$OLDER_VENV/bin:$PATH
