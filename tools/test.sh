@@ -10,10 +10,11 @@
 #                                     or guests, in seconds
 #   tools/test.sh --nightly-list      what tools/nightly.sh runs only
 #
-# guests (real libvirt, QEMU, Open vSwitch, RabbitMQ) mostly wait, so they run beside the
-# other steps, in four workers, each in a network namespace of its own. Those guests'
-# tests that measure time come last, alone. tools/tests.count holds how many tests a step
-# has: fewer are a failure. VHPC_LONG=1 runs all with the long settings of tools/nightly.sh.
+# guests (real libvirt, QEMU, Open vSwitch, RabbitMQ) mostly wait, so they run beside two
+# lanes of the other steps, in four workers, each in a network namespace of its own. Those
+# guests' tests that measure time come last, alone. tools/tests.count holds how many tests
+# a step has: fewer are a failure. VHPC_LONG=1 runs all with the long settings of
+# tools/nightly.sh.
 #
 # The last line is "N passed, N failed".
 set -euo pipefail
@@ -240,27 +241,23 @@ done
 ensure_venv lint-requirements.txt doc/requirements.txt
 export PATH=$VENV/bin:$PATH
 touch "$work/counts" "$work/steps"
-others=("${steps[@]}")
-if [[ " ${steps[*]} " == *' guests '* ]]; then
-    others=()
+# lane NICE STEPS...: run those of some steps that are wanted, one after the other.
+lane() {
+    local word
+    renice -n "$1" "$BASHPID" >/dev/null
     for word in "${steps[@]}"; do
-        [ "$word" = guests ] || others+=("$word")
+        [[ " $* " != *" $word "* ]] || step "$word"
     done
-    say "guests, in the background"
-    step guests >"$work/guests" 2>&1 &
-fi
-(
-    # Guests must not starve beside them.
-    renice -n 10 "$BASHPID" >/dev/null
-    for word in "${others[@]}"; do
-        step "$word"
-    done
-)
-if [[ " ${steps[*]} " == *' guests '* ]]; then
-    wait
-    cat "$work/guests"
-    step guests_alone
-fi
+}
+
+# Guests must not starve beside the other lanes. package and older write to the clone's
+# metadata, so they are in one lane.
+(lane 0 guests) >"$work/guests" 2>&1 &
+(lane 5 lint docs package older) >"$work/lint" 2>&1 &
+(lane 5 unit lab soak functional)
+wait
+cat "$work/lint" "$work/guests"
+[[ " ${steps[*]} " != *' guests '* ]] || step guests_alone
 say "took $SECONDS s"
 if grep -q '^soak: FAILED' "$work/steps"; then
     # What it found would otherwise be far above the output of the later tests.
