@@ -8,10 +8,22 @@ of which ``draw`` leaves a few to be tested; ``count`` prints the survivors.
 """
 
 import argparse
+import pathlib
 import random
 import sys
 
 from cosmic_ray import work_db, work_item
+
+
+def is_telling(mutation: work_item.MutationSpec) -> bool:
+    """Return whether tests should notice a mutation.
+
+    They cannot notice another identity of equal values, nor slots of a class.
+    """
+    if mutation.operator_name.endswith(('_Is', '_IsNot')):
+        return False
+    lines = pathlib.Path(mutation.module_path).read_text().splitlines()
+    return not lines[mutation.start_pos[0] - 1].lstrip().startswith('@')
 
 
 def draw(session: str, number: int, seed: int) -> None:
@@ -34,7 +46,8 @@ def draw(session: str, number: int, seed: int) -> None:
                 item.mutations[0].occurrence,
             ),
         )
-        drawn = random.Random(seed).sample(items, min(number, len(items)))
+        telling = [item for item in items if is_telling(item.mutations[0])]
+        drawn = random.Random(seed).sample(telling, min(number, len(telling)))
         left = {item.job_id for item in drawn}
         db.set_multiple_results(
             [item.job_id for item in items if item.job_id not in left],
