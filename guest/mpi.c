@@ -18,6 +18,14 @@
 
 #include "process.h"
 
+/* Programs without MPI, as the launcher and the shells that inherit LD_PRELOAD, must
+ * start, too: they have none of Open MPI's objects. */
+#ifdef OPEN_MPI
+#pragma weak ompi_mpi_comm_world
+#pragma weak ompi_mpi_packed
+#pragma weak ompi_mpi_datatype_null
+#endif
+
 static void *own(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
