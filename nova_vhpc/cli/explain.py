@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""``openstack vhpc explain`` and ``nova-vhpc-explain``: the planned hosts.
 
-"""``nova-vhpc-explain``: explain where members would be placed, and why.
-
-A REQUEST.json that contains hosts needs no cloud. The exit code is 0 if there
-is a plan for all members, :data:`NO_PLAN` if there is none, 1 if the request
-could not be explained, 2 for bad arguments.
+Both show where members would be placed, and why. A REQUEST.json that contains
+hosts needs no cloud. The exit code is 0 if there is a plan for all members,
+:data:`NO_PLAN` if there is none, 1 if the request could not be explained, 2
+for bad arguments.
 """
 
 import argparse
@@ -14,10 +14,13 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from openstack import exceptions as sdk_exceptions
+from osc_lib import exceptions
+from osc_lib.command import command
 from oslo_config import cfg
 from rich.console import Console
 from rich.markup import escape
@@ -25,7 +28,13 @@ from rich.table import Table
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc import version
-from nova_vhpc.cli import arguments
+from nova_vhpc.cli import (
+    arguments,
+    base,
+    cluster_limits,
+    cluster_reader,
+    program,
+)
 from nova_vhpc.clients import openstack
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, member_ports, model, steering
@@ -51,8 +60,90 @@ NO_PLAN = 3
 """Exit code if no hosts can take all members."""
 
 
+_WIDTH = 160
+"""Width of the sentences on standard error, in characters."""
+
+_COLUMNS = (
+    *('Host', 'Plan', 'Runs', 'Weight', 'Room', 'Link Mbps'),
+    *('Switch', 'Rack', 'Filter'),
+)
+
+
+class Explain(base.Command, command.Lister):
+    """Explain where members would be placed, host by host, and why.
+
+    The plan for the whole cluster is written to standard error. The exit code
+    is 0 if there is one, 3 if there is none, 1 if the request could not be
+    explained.
+    """
+
+    _planned = True
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        add_arguments(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Explain the request and return the exit code."""
+        status = super().run(parsed_args)
+        return status or (0 if self._planned else NO_PLAN)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Return a row for each host."""
+        answer = self.answer(parsed_args)
+        console = Console(file=self.app.stderr, width=_WIDTH)
+        limit = parsed_args.limit
+        hosts = answer.hosts[:limit] if limit > 0 else answer.hosts
+        if hidden := len(answer.hosts) - len(hosts):
+            console.print(f'{hidden} more host(s): --limit 0 shows all.')
+        _print_findings(console, answer)
+        return _COLUMNS, [_row(host) for host in hosts]
+
+    def answer(self, args: argparse.Namespace) -> model.Answer:
+        """Return what filter and weigher decide.
+
+        :raises CommandError: the arguments do not fit together, or the user
+            may not see the hosts.
+        """
+        try:
+            check(args)
+            answer = explained(args, lambda: self.connection)
+        except ValueError as error:
+            raise exceptions.CommandError(str(error)) from None
+        except (openstack.RefusedError, sdk_exceptions.ForbiddenException):
+            if args.group:
+                self._tell_of(args.group)
+            raise exceptions.CommandError(REFUSED) from None
+        self._planned = answer.placement.infeasible_reason is None
+        return answer
+
+    def _tell_of(self, group: str) -> None:
+        """Print what a tenant may see of a cluster of its own."""
+        reader = cluster_reader.ClusterReader(self.connection)
+        cluster = reader.one(group, all_projects=False)
+        self.note(
+            f'Cluster {cluster.name}: {cluster.running} of '
+            f'{len(cluster.members)} members run, on {cluster.host_count} '
+            'host(s).'
+        )
+        for limit in cluster_limits.limits(cluster):
+            self.note(f'Limited by: {limit.text}. {limit.remedy}.')
+
+
+class _Document(Explain):
+    """Print the whole answer as JSON instead of a table."""
+
+    def _run(self, parsed_args: argparse.Namespace) -> int:
+        arguments.print_json(self.answer(parsed_args).as_dict())
+        return 0
+
+
 def main(argv: list[str] | None = None, connection: Any = None) -> int:
-    """Run the command and return its exit code.
+    """Run ``nova-vhpc-explain`` and return its exit code.
 
     :param connection: openstacksdk connection; None to connect if needed.
     """
@@ -64,29 +155,16 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     try:
-        with openstack.asked(args.os_cloud):
-            answer = explained(args, connection)
-        if args.json:
-            arguments.print_json(answer.as_dict())
-        else:
-            _print(answer, args.limit)
-    except openstack.RefusedError:
-        print(f'nova-vhpc-explain: {REFUSED}', file=sys.stderr)
+        return program.run(
+            _Document if args.json else Explain, args, connection
+        )
+    except exceptions.CommandError as error:
+        print(f'nova-vhpc-explain: {error}', file=sys.stderr)
         return 1
-    except (
-        openstack.CloudError,
-        RequestError,
-        OSError,
-        cfg.Error,
-    ) as error:
-        text = conf_package.plain(str(error))
-        print(f'nova-vhpc-explain: {text}', file=sys.stderr)
-        return 1
-    return 0 if answer.placement.infeasible_reason is None else NO_PLAN
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser of the program's command line."""
     parser = arguments.ArgumentParser(
         prog='nova-vhpc-explain',
         description='Show, host by host, what filter and weigher decide '
@@ -98,12 +176,6 @@ def make_parser() -> argparse.ArgumentParser:
     openstack.add_arguments(parser)
     add_arguments(parser)
     parser.add_argument('--json', action='store_true', help='print JSON')
-    parser.add_argument(
-        '--limit',
-        type=int,
-        default=40,
-        help='number of hosts to print at most, 0 for all (default: 40)',
-    )
     return parser
 
 
@@ -158,6 +230,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="nova-scheduler's configuration file, for [vhpc_scheduler] "
         f'(default: {NOVA_CONF} if it is readable)',
     )
+    parser.add_argument(
+        '--limit',
+        type=int,
+        default=40,
+        help='number of hosts to print at most, 0 for all (default: 40)',
+    )
 
 
 def check(args: argparse.Namespace) -> None:
@@ -175,11 +253,13 @@ def check(args: argparse.Namespace) -> None:
             raise ValueError(f'--{option}: {number} is less than {least}')
 
 
-def explained(args: argparse.Namespace, connection: Any) -> model.Answer:
+def explained(
+    args: argparse.Namespace, connect: Callable[[], Any]
+) -> model.Answer:
     """Return what filter and weigher decide about a request, and the plan.
 
     :param args: arguments of :func:`add_arguments`, checked.
-    :param connection: openstacksdk connection; None to connect if needed.
+    :param connect: returns an openstacksdk connection; called if needed.
     :raises CloudError: the cloud cannot be asked.
     :raises RequestError: the request cannot be explained.
     """
@@ -203,8 +283,7 @@ def explained(args: argparse.Namespace, connection: Any) -> model.Answer:
     if args.request is None or args.config_file:
         request, keys, options = _configured(request, args.config_file)
     if hosts is None or request.flavor_name or request.group_name:
-        if connection is None:
-            connection = openstack.connect(args)
+        connection = connect()
         request = cloud.look_up(connection, request)
     if hosts is not None:
         return explain.explain(_question(request, hosts, args.move))
@@ -296,36 +375,7 @@ def _configured(
     )
 
 
-def _print(answer: model.Answer, limit: int) -> None:
-    # A pipe has no width: rich would wrap reasons at 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    shown = answer.hosts[:limit] if limit > 0 else answer.hosts
-    table = Table(
-        title=f'{answer.members} member(s), network '
-        f'{answer.network or "not named"}'
-    )
-    for name in ('host', 'plan', 'runs', 'weight', 'room', 'link', 'place'):
-        table.add_column(name, no_wrap=name != 'place')
-    table.add_column('filter', overflow='fold')
-    for host in shown:
-        table.add_row(
-            escape(host.name),
-            str(host.planned or ''),
-            str(host.running or ''),
-            '' if host.weight is None else f'{host.weight:.3f}',
-            str(host.capacity or ''),
-            str(host.link_mbps or ''),
-            escape('/'.join(p for p in (host.rack, host.switch) if p)),
-            escape(words(host)),
-        )
-    console.print(table)
-    hidden = len(answer.hosts) - len(shown)
-    if hidden:
-        console.print(f'{hidden} more host(s): --limit 0 shows all.')
-    print_findings(console, answer)
-
-
-def print_findings(console: Console, answer: model.Answer) -> None:
+def _print_findings(console: Console, answer: model.Answer) -> None:
     """Print all of an answer but the table of hosts."""
     for note in answer.notes:
         console.print(note, markup=False)
@@ -410,6 +460,20 @@ def _print_moves(console: Console, answer: model.Answer) -> None:
     console.print(table)
     if len(answer.moves) == 1:
         console.print('No move of its members makes the cluster better.')
+
+
+def _row(host: model.HostAnswer) -> tuple[Any, ...]:
+    return (
+        host.name,
+        host.planned,
+        host.running,
+        None if host.weight is None else round(host.weight, 3),
+        host.capacity,
+        host.link_mbps,
+        host.switch,
+        host.rack,
+        words(host),
+    )
 
 
 def words(host: model.HostAnswer) -> str:

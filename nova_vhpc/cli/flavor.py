@@ -4,9 +4,8 @@
 
 """``nova-vhpc-flavor`` and ``openstack vhpc flavor``: extra specs of flavors.
 
-Both run the same classes. The program's ``set`` and ``unset`` write only with
-``--yes``; those of the ``openstack`` client write at once, as its other
-commands do, and only show with ``--dry-run``.
+Both run the same classes. ``set`` and ``unset`` write at once, as other
+commands of the ``openstack`` client do, and only show with ``--dry-run``.
 """
 
 import argparse
@@ -148,11 +147,6 @@ class _Change(base.Command, command.ShowOne):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         self.add_arguments(parser)
-        parser.add_argument(
-            '--dry-run',
-            action='store_true',
-            help='only show what would change; try it first',
-        )
         return parser
 
     def take_action(
@@ -207,6 +201,7 @@ class SetFlavor(_Change):
         """Add the arguments that both doors have."""
         _add_flavor(parser)
         add_set_arguments(parser)
+        _add_dry_run(parser)
 
     def _change(
         self, args: argparse.Namespace, current: Mapping[str, str]
@@ -222,6 +217,7 @@ class UnsetFlavor(_Change):
         """Add the arguments that both doors have."""
         _add_flavor(parser)
         add_unset_arguments(parser)
+        _add_dry_run(parser)
 
     def _change(
         self, args: argparse.Namespace, current: Mapping[str, str]
@@ -272,6 +268,14 @@ def _add_flavor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('flavor', metavar='<flavor>', help='name or ID')
 
 
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--dry-run',
+        action='store_true',
+        help='only show what would change; try it first',
+    )
+
+
 def _columns(**values: Any) -> tuple[Sequence[str], Sequence[Any]]:
     """Return names and values as osc-lib takes them."""
     return tuple(values), tuple(values.values())
@@ -298,14 +302,11 @@ def main(argv: list[str] | None = None, connection: Any = None) -> int:
         if args.command == 'check':
             with openstack.asked(args.os_cloud):
                 return _check(args, connection or openstack.connect(args))
-        args.dry_run = not getattr(args, 'yes', True)
         command_class, _ = COMMANDS[args.command]
         status = program.run(command_class, args, connection)
     except (openstack.CloudError, exceptions.CommandError) as error:
         print(f'nova-vhpc-flavor: {error}', file=sys.stderr)
         return 1
-    if args.dry_run and not args.json:
-        print('Nothing is written yet: add --yes to do it.')
     return status
 
 
@@ -321,12 +322,6 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (command_class, about) in COMMANDS.items():
         subparser = commands.add_parser(name, help=about)
         command_class.add_arguments(subparser)
-        if name != 'show':
-            subparser.add_argument(
-                '--yes',
-                action='store_true',
-                help='write; without it only show',
-            )
         subparser.add_argument(
             '--json', action='store_true', help='print JSON'
         )

@@ -30,7 +30,7 @@ LOADED_BY_OTHERS = {
     'scheduler': ('scheduler.filters', 'scheduler.weights'),
     'osc': (
         'cli.cluster',
-        'cli.explain_command',
+        'cli.explain',
         'cli.flavor',
         'cli.host_control',
     ),

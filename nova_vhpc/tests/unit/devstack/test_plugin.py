@@ -303,7 +303,7 @@ class PluginTest(base.TestCase):
         )
         self.assertIn(
             'nova-vhpc-flavor set vhpc.example --workload parallel '
-            '--network separate --yes',
+            '--network separate',
             calls,
         )
         again = self.run_phase('stack', 'extra')
