@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import pathlib
+import re
 import socket
 import threading
 import time
@@ -28,6 +29,12 @@ LOG = logging.getLogger(__name__)
 
 MARKER = 'open-vswitch'
 """File below ``[vhpc_agent] state_path``, see :class:`Ovsdb`."""
+
+
+_REMOTE = re.compile(
+    r'unix:.+|tcp:(\[[0-9a-fA-F:.]+(%\w+)?\]|[^\s:\[\]]+):[0-9]{1,5}'
+)
+"""What ``[vhpc_topology] ovsdb_connection`` may be."""
 
 
 class OvsdbError(Exception):
@@ -315,11 +322,12 @@ def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
             with contextlib.suppress(OSError):
                 marker.unlink(missing_ok=True)
         return None
-    scheme, _, rest = remote.partition(':')
-    if scheme not in ('unix', 'tcp') or not rest:
+    if not _REMOTE.fullmatch(remote):
         raise errors.ConfigError(
             f"[vhpc_topology] ovsdb_connection: '{remote}' is neither "
-            'unix:PATH nor tcp:ADDRESS:PORT'
+            'unix:PATH nor tcp:ADDRESS:PORT, such as '
+            'unix:/run/openvswitch/db.sock, tcp:127.0.0.1:6640 or '
+            'tcp:[::1]:6640; the agent does not speak TLS'
         )
     return Ovsdb(
         remote,
