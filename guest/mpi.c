@@ -97,9 +97,26 @@ BOTH(Wait, (MPI_Request *request, MPI_Status *status))
     return finish(request, status, -1);
 }
 
+/* Each poll of one request lets all others progress, too. MPI_Testall of MPICH 4.0 fails
+ * for persistent collectives. */
 BOTH(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]))
 {
-    POLL(-1, OWN(Testall)(count, requests, &done, statuses));
+    MPI_Status *status = MPI_STATUS_IGNORE;
+    int failed = 0, ended, i, j;
+
+    for (i = 0; i < count; i++) {
+        if (statuses != MPI_STATUSES_IGNORE)
+            status = &statuses[i];
+        ended = finish(&requests[i], status, -1);
+        if (ended != MPI_SUCCESS && !failed) {
+            failed = 1;
+            for (j = 0; j < i && statuses != MPI_STATUSES_IGNORE; j++)
+                statuses[j].MPI_ERROR = MPI_SUCCESS;
+        }
+        if (failed && statuses != MPI_STATUSES_IGNORE)
+            status->MPI_ERROR = ended;
+    }
+    return failed ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
 }
 
 BOTH(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status))
