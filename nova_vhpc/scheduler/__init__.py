@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-scheduler loads: which hosts a member may use, and which it should.
+"""What nova-scheduler loads: hosts a member may use, and those it should.
 
 Role
     Refuse hosts that cannot give what a virtual cluster needs, each with a
