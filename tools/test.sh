@@ -275,6 +275,7 @@ done
 ensure_venv lint-requirements.txt doc/requirements.txt
 export PATH=$VENV/bin:$PATH
 touch "$work/counts" "$work/steps"
+
 # Guests must not starve beside the other lanes. package and older write to the clone's
 # metadata, so they are in one lane.
 (lane 0 guests) >"$work/guests" 2>&1 &

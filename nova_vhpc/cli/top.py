@@ -5,6 +5,7 @@
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -22,14 +23,7 @@ from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.agent.rpc import control, transport
 from nova_vhpc.cli import arguments, ctl
 from nova_vhpc.conf import nova_api, types
-from nova_vhpc.top import (
-    bus_source,
-    nova_members,
-    order,
-    reader,
-    report,
-    sources,
-)
+from nova_vhpc.top import model, reader, report, sources
 
 PIPE_WIDTH = 200
 """Width in characters if standard output is no terminal and ``COLUMNS`` is
@@ -91,8 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group('what to show')
     what.add_argument(
         '--sort',
-        choices=[one.value for one in order.Order],
-        default=order.Order.NAME.value,
+        choices=[one.value for one in model.Order],
+        default=model.Order.NAME.value,
         help='what to sort by (default: %(default)s)',
     )
     what.add_argument(
@@ -186,12 +180,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     _check(parser, args)
     try:
-        with _source(args) as source:
-            answers = source.fetch()
+        with _source(args) as fetch:
+            answers = fetch()
             if args.once:
                 _print(args, answers)
                 return 0
-            return _screen(args, source, answers)
+            return _screen(args, fetch, answers)
     except _BusError as error:
         print(f'nova-vhpc-top: {error}', file=sys.stderr)
         return 2
@@ -209,18 +203,18 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _source(args: argparse.Namespace) -> Iterator[sources.Source]:
-    """Give the source that the arguments name.
+def _source(args: argparse.Namespace) -> Iterator[sources.Fetch]:
+    """Give what asks the agents that the arguments name.
 
     :raises _BusError: agents cannot be asked from here.
     """
     if args.input:
-        yield sources.FileSource(args.input)
+        yield functools.partial(sources.read_file, args.input)
     elif args.cluster or args.host:
         with _client(args) as (conf, client):
-            yield _bus_source(args, conf, client)
+            yield _over_bus(args, conf, client)
     else:
-        yield sources.SocketSource(args.where)
+        yield functools.partial(sources.read_socket, args.where)
 
 
 class _BusError(Exception):
@@ -248,11 +242,11 @@ def _client(
         client.close()
 
 
-def _bus_source(
+def _over_bus(
     args: argparse.Namespace,
     conf: cfg.ConfigOpts,
     client: control.ControlClient,
-) -> sources.Source:
+) -> sources.Fetch:
     def call(
         hosts: Collection[str],
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -261,7 +255,9 @@ def _bus_source(
         )
 
     if args.host:
-        return bus_source.BusSource(call, args.host, args.cluster)
+        return functools.partial(
+            sources.ask_hosts, call, args.host, args.cluster
+        )
 
     def here() -> Any:
         try:
@@ -269,8 +265,10 @@ def _bus_source(
         except (OSError, ValueError):
             return None
 
-    members = nova_members.NovaMembers(conf, args.cluster)
-    return bus_source.ClusterSource(call, args.cluster, members, here)
+    members = sources.NovaMembers(conf, args.cluster)
+    return functools.partial(
+        sources.ask_cluster, call, args.cluster, members.find, here
+    )
 
 
 def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
@@ -281,25 +279,25 @@ def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
     piped = not sys.stdout.isatty() and 'COLUMNS' not in os.environ
     out = console.Console(width=PIPE_WIDTH if piped else None)
     snapshot = reader.snapshot(answers)
-    clusters = order.clusters(
-        snapshot.servers, order.Order(args.sort), words=args.filter
+    clusters = model.group(
+        snapshot.servers, model.Order(args.sort), words=args.filter
     )
     for line in report.report(snapshot, clusters, out.width):
         out.print(line, soft_wrap=True)
 
 
 def _screen(
-    args: argparse.Namespace, source: sources.Source, answers: sources.Answers
+    args: argparse.Namespace, fetch: sources.Fetch, answers: sources.Answers
 ) -> int:
     # Only here, so that --once does without Textual.
-    from nova_vhpc.top import app, picture, runner
+    from nova_vhpc.top import app
 
     top = app.TopApp(
-        source, answers, args.interval, order.Order(args.sort), args.filter
+        fetch, answers, args.interval, model.Order(args.sort), args.filter
     )
     if args.screenshot is None:
-        return runner.run(top)
-    svg = picture.take(top, args.size)
+        return app.run(top)
+    svg = app.picture(top, args.size)
     try:
         pathlib.Path(args.screenshot).write_text(svg, 'utf-8')
     except OSError as error:

@@ -27,7 +27,7 @@ from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import cpus
-from nova_vhpc.top import lines, order, reader, report, sources
+from nova_vhpc.top import model, reader, report, sources
 from nova_vhpc.topology import bridge_rules
 from nova_vhpc_lab.bench.common import traces
 from nova_vhpc_lab.soak import (
@@ -67,7 +67,7 @@ PART = {
     **{'state': 'degraded', 'healthy': False, 'since': 0.0},
     **{'what': 'no broker', 'action': 'start it'},
 }
-ORDERS = tuple(order.Order)
+ORDERS = tuple(model.Order)
 STATUS = {
     'agent': {
         **{'host': 'h', 'cpus': '0-1', 'tick_us': 5, 'period_us': 100_000},
@@ -178,12 +178,12 @@ def status_in_top(rng: random.Random) -> None:
     with contextlib.suppress(*errors.UNREADABLE):
         snapshot = reader.snapshot(sources.Answers({'h': document}))
         out = console.Console(file=io.StringIO(), width=160)
-        clusters = order.clusters(snapshot.servers, rng.choice(ORDERS))
+        clusters = model.group(snapshot.servers, rng.choice(ORDERS))
         for line in report.report(snapshot, clusters, out.width):
             out.print(line)
         for cluster in clusters:
             for row in (cluster, *cluster.servers):
-                lines.detail(row)
+                report.detail(row)
 
 
 def status_in_ctl(rng: random.Random) -> None:

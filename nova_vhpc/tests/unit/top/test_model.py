@@ -5,9 +5,8 @@
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.top import documents
-from nova_vhpc.top import order, reader
-from nova_vhpc.top.model import Server
-from nova_vhpc.top.order import Order
+from nova_vhpc.top import model, reader
+from nova_vhpc.top.model import Order, Server
 from nova_vhpc.top.sources import Answers
 
 
@@ -31,7 +30,7 @@ FOUND = servers(
 def names(*arguments: object) -> list[list[str]]:
     return [
         [server.name for server in cluster.servers]
-        for cluster in order.clusters(FOUND, *arguments)
+        for cluster in model.group(FOUND, *arguments)
     ]
 
 
@@ -59,7 +58,7 @@ class OrderTest(base.TestCase):
         for backwards in (False, True):
             found = {
                 cluster.uuid: [one.name for one in cluster.servers]
-                for cluster in order.clusters(FOUND, Order.LATENCY, backwards)
+                for cluster in model.group(FOUND, Order.LATENCY, backwards)
             }
             self.assertEqual(['wn-10', 'wn-2'], found[documents.WEATHER])
 
