@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
-from nova_vhpc.scheduler.planner.model import PlanRequest
+from nova_vhpc.scheduler.planner.model import PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 
 _ROOM = operator.attrgetter(
@@ -186,6 +186,13 @@ def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
         reverse=True,
     )
     return _grouped(objective, capacity, order)
+
+
+def limit_of(request: PlanRequest) -> int | None:
+    """Return how many members per host a hard policy allows; None: any."""
+    if request.policy == Policy.ANTI_AFFINITY:
+        return request.max_server_per_host or 1
+    return None
 
 
 def cap_members(

@@ -10,10 +10,13 @@ from nova_vhpc.scheduler.planner.group_policies import (
     Part,
     common_parts,
     holding_parts,
-    limit_of,
     parts_of,
 )
-from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
+from nova_vhpc.scheduler.planner.host_groups import (
+    cap_members,
+    capacities,
+    limit_of,
+)
 from nova_vhpc.scheduler.planner.model import (
     HostFacts,
     PlanRequest,
