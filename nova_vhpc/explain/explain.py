@@ -17,7 +17,7 @@ from nova_vhpc.explain import moves, steering
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
 from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import ports, rails
+from nova_vhpc.scheduler.hosts import network_fit, ports
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
     HostView,
@@ -307,16 +307,16 @@ def _cluster(question: Question) -> assembly.Cluster:
         question.policy,
         question.max_server_per_host,
         question.costs,
-        question.running_rails if rails.matter(question.requirements) else {},
+        question.running_rails if question.requirements.rails_matter else {},
     )
 
 
 def _facts(question: Question, host: Host, fit_result: FitResult) -> HostFacts:
     requirements = question.requirements
     free: tuple[Rail, ...] = ()
-    if rails.matter(requirements):
+    if requirements.rails_matter:
         serving = _serving_uplinks(requirements, host.view, fit_result)
-        free = rails.free((u, u.free or 1) for u in serving)
+        free = network_fit.free_rails((u, u.free or 1) for u in serving)
     return host.facts._replace(
         slots=min(host.facts.slots, fit_result.slots),
         link_mbps=fit_result.link_mbps,

@@ -395,7 +395,7 @@ def _uplink(values: Mapping[str, Any], where: str, host: str) -> UplinkState:
         physnets=frozenset(map(physnet_trait, values.get('physnets', ()))),
         tunnel=values.get('tunnel', rail is not None),
         bond=values.get('bond', False),
-        rail=None if rail is None else _subnet(f'{where}.rail', rail),
+        rail='' if rail is None else _subnet(f'{where}.rail', rail),
     )
 
 

@@ -25,6 +25,7 @@ from nova_vhpc.scheduler.planner.host_groups import (
     capacities,
     limit_of,
     make_host_pool,
+    strict_capacities,
 )
 from nova_vhpc.scheduler.planner.local_search import search
 from nova_vhpc.scheduler.planner.model import (
@@ -100,7 +101,7 @@ def _part_with_most_room(
 
     Members that follow a first one must be placed there or not at all.
     """
-    free = single_member.followers_of(objective)
+    free = strict_capacities(objective, limit_of(objective.request))
     part = max(
         parts, key=lambda part: sum(free[index] for index in parts[part])
     )

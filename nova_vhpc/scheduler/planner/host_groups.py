@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
-from nova_vhpc.scheduler.planner.model import PlanRequest, Policy
+from nova_vhpc.scheduler.planner.model import NO_LIMIT, PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 
 _ROOM = operator.attrgetter(
@@ -208,6 +208,20 @@ def cap_members(
     for index, count in objective.existing.items():
         capped[index] = max(0, min(capacity[index], limit - count))
     return capped
+
+
+def strict_capacities(objective: Objective, limit: int | None) -> list[int]:
+    """Return how many members fit on each host without over-commit.
+
+    :param limit: most members per host, running and new; None for no limit.
+    """
+    request = objective.request
+    strict = dataclasses.replace(
+        request,
+        members=NO_LIMIT,
+        max_overcommit=min(1.0, request.max_overcommit),
+    )
+    return cap_members(objective, capacities(strict, objective), limit)
 
 
 def capacities(request: PlanRequest, objective: Objective) -> list[int]:

@@ -14,11 +14,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from nova_vhpc.scheduler.planner.host_groups import (
-    cap_members,
-    capacities,
     limit_of,
+    strict_capacities,
 )
-from nova_vhpc.scheduler.planner.model import NO_LIMIT, Policy
+from nova_vhpc.scheduler.planner.model import Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective, Value
 
 _PEER = '\0peer'
@@ -48,7 +47,7 @@ def place_first_member(
     if request.policy is None:
         best = min(indices, key=lambda i: (value(i), hosts[i].free_cpus))
         return {best: 1}
-    followers = followers_of(objective)
+    followers = _followers(objective)
     if request.policy == Policy.AFFINITY:
         # Members that do not fit on this host later cannot be placed at all.
         best = min(indices, key=lambda i: (-followers[i], value(i)))
@@ -103,25 +102,19 @@ def place_later_member(
         and value(i)[0] == most[0]
         and value(i)[1] <= most[1] * (1 + 1e-9)
     ]
-    followers = followers_of(objective)
+    followers = _followers(objective)
     around = _sort_key_around(objective, followers)
     if objective.request.policy in _TOGETHER:
         return {min(equal, key=lambda i: (-followers[i], around(i))): 1}
     return {min(equal, key=lambda i: (around(i), -followers[i])): 1}
 
 
-def followers_of(objective: Objective) -> list[int]:
+def _followers(objective: Objective) -> list[int]:
     """Return how many members fit on each host without over-commit."""
-    request = objective.request
-    strict = dataclasses.replace(
-        request,
-        members=NO_LIMIT,
-        max_overcommit=min(1.0, request.max_overcommit),
+    soft = objective.request.policy == Policy.SOFT_ANTI_AFFINITY
+    return strict_capacities(
+        objective, 1 if soft else limit_of(objective.request)
     )
-    limit: int | None = 1
-    if request.policy != Policy.SOFT_ANTI_AFFINITY:
-        limit = limit_of(request)
-    return cap_members(objective, capacities(strict, objective), limit)
 
 
 def _sort_key_around(
