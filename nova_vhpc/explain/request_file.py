@@ -35,6 +35,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
 )
 from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts
+from nova_vhpc.scheduler.session.assembly import Cluster
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
@@ -48,6 +49,15 @@ MOST_MEMBERS = extra_specs.BY_NAME['members'].maximum or 0
 
 _MOST_CHARACTERS = 400
 """Most characters of the message on a wrong value, which it contains."""
+
+
+_OPTIONS = {
+    'spare_cpus': 'spare_cpus',
+    'topology_max_age': 'topology_max_age_s',
+    'weight_of_unknown': 'weight_of_unknown',
+    'weight_multiplier': 'weight_multiplier',
+}
+"""Fields of :class:`Options` by the name of the option."""
 
 
 class RequestError(ValueError):
@@ -178,26 +188,29 @@ class ExplainRequest:
                 )
         size = self.cluster_members or requirements.specs.members or 0
         known = self.members + sum(self.existing.values())
+        # Without a server group, the scheduler does not know the others.
+        expected = max(0, size - known) if self.policy else 0
         return model.Question(
-            requirements=requirements,
-            members=self.members,
-            ram_mb=flavor.ram_mb,
+            cluster=Cluster(
+                requirements,
+                flavor.ram_mb,
+                self.members + expected,
+                expected,
+                self.existing,
+                self.policy,
+                self.max_server_per_host,
+                options.costs,
+                self.running_rails if requirements.rails_matter else {},
+            ),
             hosts=hosts,
-            policy=self.policy,
-            max_server_per_host=self.max_server_per_host,
-            existing=self.existing,
-            running_rails=self.running_rails,
             limits=Limits(
                 now_minutes=(time.time() if now_s is None else now_s) / 60,
                 max_age_s=options.topology_max_age_s,
                 allow_unknown=options.allow_unknown,
             ),
             weight_of_unknown=options.weight_of_unknown,
-            costs=options.costs,
             multiplier=options.weight_multiplier,
             flaws=tuple(validation.problems(flavor.extra_specs)),
-            # Without a server group, the scheduler does not know the others.
-            expected=max(0, size - known) if self.policy else 0,
         )
 
 
@@ -317,28 +330,20 @@ def _flavor(values: Mapping[str, Any]) -> Flavor:
 
 
 def _options(values: Mapping[str, Any]) -> Options:
-    default = Options()
-    overcommit = default.max_overcommit
+    given = {
+        field: values[key] for key, field in _OPTIONS.items() if key in values
+    }
     if 'max_overcommit' in values:
         try:
-            overcommit = overcommit_limits(values['max_overcommit'])
+            given['max_overcommit'] = overcommit_limits(
+                values['max_overcommit']
+            )
         except ValueError as error:
             raise RequestError(
                 f'request.options.max_overcommit: {error}'
             ) from None
     return Options(
-        spare_cpus=values.get('spare_cpus', default.spare_cpus),
-        max_overcommit=overcommit,
-        allow_unknown=values.get('unknown_topology') == 'allow',
-        topology_max_age_s=values.get(
-            'topology_max_age', default.topology_max_age_s
-        ),
-        weight_of_unknown=values.get(
-            'weight_of_unknown', default.weight_of_unknown
-        ),
-        weight_multiplier=values.get(
-            'weight_multiplier', default.weight_multiplier
-        ),
+        allow_unknown=values.get('unknown_topology') == 'allow', **given
     )
 
 
