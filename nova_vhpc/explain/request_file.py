@@ -4,8 +4,8 @@
 
 """Read the REQUEST.json of ``nova-vhpc-explain``.
 
-``request_schema.json`` beside this module is its JSON schema, and
-``doc/source/admin/explain.rst`` describes it.
+``request_schema.json`` beside this module is its JSON schema, which
+``doc/source/admin/explain.rst`` shows.
 """
 
 import collections

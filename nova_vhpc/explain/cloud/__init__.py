@@ -254,13 +254,32 @@ def uplinks(connection: Any) -> snapshot.Snapshot:
 
 
 def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the hypervisors of all pages of Nova's list."""
-    path: str | None = '/os-hypervisors/detail'
-    while path:
-        body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)
-        yield from body['hypervisors']
-        path = None
-        for link in body.get('hypervisors_links', ()):
-            if link['rel'] == 'next':
+    """Yield the hypervisors of Nova's cells that answer."""
+    return pages(
+        connection.compute,
+        '/os-hypervisors/detail',
+        'hypervisors',
+        HYPERVISORS_VERSION,
+    )
+
+
+def pages(
+    adapter: Any, path: str, key: str, version: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of all pages of one of Nova's lists, each once.
+
+    :param path: path and query of the first page.
+    :param key: key of the list in an answer.
+    """
+    seen: set[Any] = set()
+    following: str | None = path
+    while following:
+        body = openstack.get(adapter, following, version)
+        new = [entry for entry in body[key] if entry['id'] not in seen]
+        yield from new
+        seen.update(entry['id'] for entry in new)
+        following = None
+        for link in body.get(f'{key}_links', ()):
+            if link['rel'] == 'next' and new:
                 query = urllib.parse.urlsplit(link['href']).query
-                path = '/os-hypervisors/detail?' + query
+                following = f'{path.partition("?")[0]}?{query}'
