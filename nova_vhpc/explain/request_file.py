@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Read the REQUEST.json of ``nova-vhpc-explain``.
 
 ``request_schema.json`` beside this module is its JSON schema, which

@@ -1,10 +1,19 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""Read flavor, server group and hosts of a cloud.
 
-"""Read flavor, server group and hosts of a cloud for ``nova-vhpc-explain``.
-
-The uplinks are read with the same request to Placement as the filter's.
+Role
+    Fill in the hosts of a question from Nova's, Placement's and Neutron's API.
+Doors
+    :func:`look_up`, :func:`hosts` and :func:`with_running_rails`;
+    :func:`pages` for whoever reads a list of Nova's.
+Invariants
+    Placement is asked with the requests of filter and nova-scheduler. Every
+    list is read to its end. What could not be found out is a note.
+Tests
+    ``nova_vhpc/tests/unit/explain/cloud``,
+    ``nova_vhpc/tests/functional/explain``.
 """
 
 import dataclasses

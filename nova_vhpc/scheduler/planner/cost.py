@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Predict what members of a virtual cluster pay for communication.
 
 The functions compute with the papers' figures, or with those that an operator

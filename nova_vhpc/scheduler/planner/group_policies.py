@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Choose the hosts that the search may use, and how many members on each.
 
 * A server group's policy is applied.

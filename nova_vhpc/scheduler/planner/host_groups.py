@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The hosts of one request, sorted once and grouped by the fabric.
 
 Hosts of a group are sorted by capacity, and their capacities are summed up

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Turn a plan into raw weights of hosts.
 
 The hosts of the plan come first, in its order. All others follow, ordered by

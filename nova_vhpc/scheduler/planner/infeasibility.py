@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Explain to an operator why a virtual cluster does not fit."""
 
 from collections.abc import Iterable, Sequence

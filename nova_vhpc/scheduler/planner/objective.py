@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The objective that the planner minimises: the value of a placement.
 
 The cost of a virtual cluster is half the mean and half the maximum of its
