@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nova_vhpc.clients import openstack
+from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import placement
 from nova_vhpc.explain.request_file import Flavor
 from nova_vhpc.flavor import cpu_policy, request_groups
@@ -137,9 +138,11 @@ def _networks(connection: Any, server: str, whole: bool) -> Networks | None:
     try:
         with openstack.asked():
             neutron = connection.network
-            ports = openstack.get(neutron, f'/ports?device_id={server}', None)[
-                'ports'
-            ]
+            ports = list(
+                cloud.pages(
+                    neutron, f'/ports?device_id={server}', 'ports', None
+                )
+            )
             networks = [
                 openstack.get(neutron, f'/networks/{uuid}', None)['network']
                 for uuid in {port['network_id'] for port in ports}

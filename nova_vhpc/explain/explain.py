@@ -271,6 +271,12 @@ def _notes(
     """Return what an operator must know about the answers."""
     notes = list(question.notes)
     requirements = question.requirements
+    if question.unlocated:
+        notes.append(
+            f'Nova does not tell whether and where {question.unlocated} '
+            'member(s) run, because their cell does not answer: the plan is '
+            'made without them, and may place others far from them.'
+        )
     if not requirements.specs.requested:
         notes.append(
             'The flavor has no vhpc: extra specs: filter and weigher leave '

@@ -48,6 +48,8 @@ class Question:
     :ivar limits: how old or incomplete topology may be.
     :ivar weight_of_unknown: raw weight of hosts of unknown topology.
     :ivar multiplier: weight multiplier of hosts whose aggregates have none.
+    :ivar unlocated: number of members of which Nova does not tell whether and
+        where they run.
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the hosts' values do not cover.
     :ivar moves: whether to say what moves of running members would gain.
@@ -58,6 +60,7 @@ class Question:
     limits: Limits = NO_LIMITS
     weight_of_unknown: float = -1.0
     multiplier: float = 1.0
+    unlocated: int = 0
     flaws: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     moves: bool = False

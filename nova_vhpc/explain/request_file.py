@@ -127,6 +127,8 @@ class ExplainRequest:
     :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
     :ivar existing: number of running members by host name.
     :ivar running_members: UUIDs of these members.
+    :ivar unlocated: number of members of which Nova does not tell whether and
+        where they run.
     :ivar running_rails: number of them by rail, by host name, as far as known.
     :ivar cluster_members: number of members that the cluster will have, as in
         the scheduler hint ``vhpc_members``; None if there is no hint.
@@ -144,6 +146,7 @@ class ExplainRequest:
     max_server_per_host: int | None = None
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     running_members: tuple[str, ...] = ()
+    unlocated: int = 0
     running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
         default_factory=dict
     )
@@ -186,7 +189,7 @@ class ExplainRequest:
                     f'{MOST_MEMBERS}, nova-scheduler would ignore it'
                 )
         size = self.cluster_members or requirements.specs.members or 0
-        known = self.members + sum(self.existing.values())
+        known = self.members + sum(self.existing.values()) + self.unlocated
         # Without a server group, the scheduler does not know the others.
         expected = max(0, size - known) if self.policy else 0
         return model.Question(
@@ -209,6 +212,7 @@ class ExplainRequest:
             ),
             weight_of_unknown=options.weight_of_unknown,
             multiplier=options.weight_multiplier,
+            unlocated=self.unlocated,
             flaws=tuple(validation.problems(flavor.extra_specs)),
         )
 

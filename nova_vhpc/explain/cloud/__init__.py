@@ -18,7 +18,7 @@ Tests
 
 import dataclasses
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
@@ -43,6 +43,9 @@ HYPERVISORS_VERSION = '2.87'
 """The last microversion that has host CPUs and used vCPUs."""
 
 AGGREGATES_VERSION = '2.64'
+
+SERVICES_VERSION = '2.69'
+"""First microversion that shows services of cells that do not answer."""
 
 
 def look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
@@ -124,15 +127,21 @@ def _hosts(
     rejections = host_aggregates.Rejections(aggregates, specs, options)
     requests_uplinks = any(model.UPLINK in key for key in specs)
     compute_hosts = []
+    names: set[str] = set()
     for hypervisor in hypervisors(connection):
         uuid = hypervisor['id']
-        name = openstack.text(hypervisor['service']['host'])
+        host = openstack.text(hypervisor['service']['host'])
+        name = host
+        if name in names:
+            # One nova-compute may have several nodes, as with Ironic.
+            name = f'{host}/{hypervisor["hypervisor_hostname"]}'
+        names.add(name)
         total, used = offers.cpus(
             uuid,
             openstack.count(hypervisor['vcpus'] or 0),
             openstack.count(hypervisor['vcpus_used'] or 0),
         )
-        switch, rack = places.get(name, (None, None))
+        switch, rack = places.get(host, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
         slots = offers.members(uuid, vcpus, request.flavor.ram_mb)
@@ -164,14 +173,40 @@ def _hosts(
                     offered is not None,
                     options.max_placement_results if offers.truncated else 0,
                 )
-                or rejections.reason(name),
+                or rejections.reason(host),
                 devices=None if free is None else sum(free),
-                multiplier=multipliers.get(name),
+                multiplier=multipliers.get(host),
             )
         )
+    compute_hosts += _dark_hosts(connection, names)
     if not compute_hosts:
         raise openstack.CloudError('Nova has no compute host')
     return tuple(compute_hosts)
+
+
+def _dark_hosts(
+    connection: Any, names: Container[str]
+) -> Iterator[explain_model.Host]:
+    """Yield the hosts of cells that do not answer.
+
+    Nova's list of hypervisors leaves them out without a word.
+
+    :param names: names of the hosts that Nova tells of.
+    """
+    services = openstack.get(
+        connection.compute,
+        '/os-services?binary=nova-compute',
+        SERVICES_VERSION,
+    )['services']
+    for service in services:
+        name = openstack.text(service['host'])
+        if service['status'] == 'UNKNOWN' and name not in names:
+            yield explain_model.Host(
+                HostFacts(name, 0, 0, 0, 0, 0),
+                HostView(0, 0),
+                'its cell does not answer: Nova does not know what is free '
+                'there, and places nothing there until it does',
+            )
 
 
 def with_running_rails(
@@ -273,9 +308,9 @@ def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def pages(
-    adapter: Any, path: str, key: str, version: str
+    adapter: Any, path: str, key: str, version: str | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of all pages of one of Nova's lists, each once.
+    """Yield the entries of all pages of a list of Nova or Neutron, each once.
 
     :param path: path and query of the first page.
     :param key: key of the list in an answer.
@@ -284,9 +319,9 @@ def pages(
     following: str | None = path
     while following:
         body = openstack.get(adapter, following, version)
-        new = [entry for entry in body[key] if entry['id'] not in seen]
+        new = [entry for entry in body[key] if entry.get('id') not in seen]
         yield from new
-        seen.update(entry['id'] for entry in new)
+        seen.update(entry['id'] for entry in new if 'id' in entry)
         following = None
         for link in body.get(f'{key}_links', ()):
             if link['rel'] == 'next' and new:

@@ -13,6 +13,9 @@ from nova_vhpc.explain.request_file import ExplainRequest
 
 VERSION = '2.64'
 
+SERVERS_VERSION = '2.69'
+"""First microversion that shows servers of cells that do not answer."""
+
 _MOST_CALLS = 16
 """Servers of a group that are read at a time."""
 
@@ -30,9 +33,12 @@ def look_up(
     group = _find(connection, name)
     existing: dict[str, int] = {}
     running: list[str] = []
-    for uuid, server in servers(connection, group, VERSION).items():
+    unlocated = 0
+    for uuid, server in servers(connection, group, SERVERS_VERSION).items():
         host = server.get('OS-EXT-SRV-ATTR:host')
-        if host:
+        if server.get('status') == 'UNKNOWN':
+            unlocated += 1
+        elif host:
             existing[openstack.text(host)] = existing.get(host, 0) + 1
             running.append(openstack.text(uuid))
     most = group['rules'].get('max_server_per_host')
@@ -42,6 +48,7 @@ def look_up(
         max_server_per_host=None if most is None else openstack.count(most),
         existing=existing,
         running_members=tuple(running),
+        unlocated=unlocated,
     )
 
 
