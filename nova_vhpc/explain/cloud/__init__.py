@@ -18,7 +18,7 @@ Tests
 
 import dataclasses
 import urllib.parse
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nova_vhpc.clients import openstack
@@ -43,9 +43,6 @@ HYPERVISORS_VERSION = '2.87'
 """The last microversion that has host CPUs and used vCPUs."""
 
 AGGREGATES_VERSION = '2.64'
-
-SERVICES_VERSION = '2.69'
-"""First microversion that shows services of cells that do not answer."""
 
 
 def look_up(connection: Any, request: ExplainRequest) -> ExplainRequest:
@@ -178,35 +175,9 @@ def _hosts(
                 multiplier=multipliers.get(host),
             )
         )
-    compute_hosts += _dark_hosts(connection, names)
     if not compute_hosts:
         raise openstack.CloudError('Nova has no compute host')
     return tuple(compute_hosts)
-
-
-def _dark_hosts(
-    connection: Any, names: Container[str]
-) -> Iterator[explain_model.Host]:
-    """Yield the hosts of cells that do not answer.
-
-    Nova's list of hypervisors leaves them out without a word.
-
-    :param names: names of the hosts that Nova tells of.
-    """
-    services = openstack.get(
-        connection.compute,
-        '/os-services?binary=nova-compute',
-        SERVICES_VERSION,
-    )['services']
-    for service in services:
-        name = openstack.text(service['host'])
-        if service['status'] == 'UNKNOWN' and name not in names:
-            yield explain_model.Host(
-                HostFacts(name, 0, 0, 0, 0, 0),
-                HostView(0, 0),
-                'its cell does not answer: Nova does not know what is free '
-                'there, and places nothing there until it does',
-            )
 
 
 def with_running_rails(
@@ -298,13 +269,17 @@ def uplinks(connection: Any) -> snapshot.Snapshot:
 
 
 def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the hypervisors of Nova's cells that answer."""
-    return pages(
-        connection.compute,
-        '/os-hypervisors/detail',
-        'hypervisors',
-        HYPERVISORS_VERSION,
-    )
+    """Yield all hypervisors.
+
+    :raises CloudError: Nova does not list them, as while a cell is down.
+    """
+    with server_groups.cells(connection.compute):
+        yield from pages(
+            connection.compute,
+            '/os-hypervisors/detail',
+            'hypervisors',
+            HYPERVISORS_VERSION,
+        )
 
 
 def pages(
