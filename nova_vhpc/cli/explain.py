@@ -308,7 +308,7 @@ def _question(
     request: ExplainRequest, hosts: tuple[model.Host, ...], moves: bool
 ) -> model.Question:
     question = request.question(hosts)
-    if moves and not question.existing:
+    if moves and not request.existing:
         raise RequestError('--move: no member of the server group runs')
     return dataclasses.replace(question, moves=moves)
 

@@ -1,20 +1,21 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-scheduler loads: hosts a member may use, and those it should.
+"""Filter and weigher that nova-scheduler loads.
 
 Role
-    Refuse hosts that cannot give what a virtual cluster needs, each with a
-    reason; steer members to the hosts of one plan for the whole cluster.
+    Keep the hosts that can serve a member of a virtual cluster, plan the whole
+    cluster at once, and steer each member along the plan.
 Doors
     :class:`.filters.VirtualClusterFilter` and
-    :class:`.weights.VirtualClusterWeigher`, whose paths never change;
-    :mod:`.session` is one request, :mod:`.planner` the search.
+    :class:`.weights.VirtualClusterWeigher`; Nova calls both for each member.
+    Below them: :mod:`.session` is one request, :mod:`.hosts` one host,
+    :mod:`.sources` what is read, :mod:`.planner` where members go.
 Invariants
-    Requests without ``vhpc:`` extra specs cost microseconds. No host is
-    refused for a reason that concerns one member only. Nothing is written to
-    Placement. The planner is pure.
+    A server without ``vhpc:`` extra specs costs microseconds. Placement makes
+    every claim: what is read here is late, and only makes plans worse. No
+    failure of a plan or of a database fails a request.
 Tests
-    ``nova_vhpc/tests/unit/scheduler``; real Nova and Placement
+    ``nova_vhpc/tests/unit/scheduler``; in a real Nova and Placement
     ``nova_vhpc/tests/functional/scheduler``.
 """

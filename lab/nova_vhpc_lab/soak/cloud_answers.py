@@ -134,6 +134,8 @@ class _Cloud:
             return {'aggregates': [AGGREGATE]}
         if url.startswith('/os-hypervisors'):
             return {'hypervisors': [HYPERVISOR]}
+        if url.startswith('/os-services'):
+            return {'services': [{'host': 'dark', 'status': 'UNKNOWN'}]}
         if url.endswith('/inventories'):
             return {'inventories': INVENTORIES}
         if url.startswith('/resource_providers'):
