@@ -31,9 +31,10 @@ SWITCHES_UNSEEN = (
     '--vendor-data.'
 )
 UNKEYED = (
-    'the IDs of hosts, switches and racks need the secret of vendordata: set '
-    '[vhpc_vendordata]id_secret, or the password of [vhpc_nova], and name the '
-    'file by --config-file; or give what a member reads by --vendor-data'
+    'the IDs of hosts, switches and racks need the secret of vendordata, of '
+    '[vhpc_vendordata]id_secret or id_secret_file: run this on its host as '
+    'root, or name a file with that id_secret by --config-file, or give what '
+    'a member reads by --vendor-data'
 )
 
 
@@ -234,9 +235,8 @@ def _secret(files: list[str] | None) -> bytes:
     vendordata_conf.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=files or None)
     try:
-        secret = opaque_ids.configured(conf)
+        return opaque_ids.secret(conf)
+    except opaque_ids.NoSecretError as error:
+        raise exceptions.CommandError(f'{UNKEYED} ({error})') from None
     except ValueError as error:
         raise exceptions.CommandError(str(error)) from None
-    if secret is None:
-        raise exceptions.CommandError(UNKEYED)
-    return secret

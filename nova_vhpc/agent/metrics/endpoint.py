@@ -231,6 +231,7 @@ class Metrics:
         self._server.service_actions = self._maintain
         self._server.set_app(self.answer)
         self._server.RequestHandlerClass = Handler
+        Handler.clients.guard(self._server)
         if self._state == 'down':
             LOG.info('Metrics are served')
         self._state, self._detail = 'up', ''

@@ -70,6 +70,7 @@ class PluginTest(base.TestCase):
                 'VHPC_CONF_DIR': str(self.conf_dir),
                 'VHPC_RUN_PATH': str(self.sandbox / 'run'),
                 'VHPC_STATE_PATH': str(self.state),
+                'VHPC_VENDORDATA_STATE_PATH': str(self.sandbox / 'vendordata'),
                 'VHPC_LIBVIRT_HOOKS': str(self.hooks),
                 'VHPC_HOST_LOCK': str(self.sandbox / 'agent.lock'),
                 'NOVA_CONF': str(self.nova_conf),
@@ -274,6 +275,16 @@ class PluginTest(base.TestCase):
         calls = self.run_phase('stack', 'extra', services='n-api-meta')
         (start,) = [c for c in calls if 'nova-vhpc-vendordata' in c]
         self.assertIn('run_process vhpc-vendordata', start)
+
+    def test_vendordata_can_make_the_secret_of_its_ids(self):
+        calls = self.run_phase('stack', 'post-config', services='n-api-meta')
+        state = self.sandbox / 'vendordata'
+        self.assertIn(f'install -d -o stack -m 0700 {state}', str(calls))
+        text = (self.conf_dir / 'nova-vhpc.conf').read_text()
+        self.assertIn(f'id_secret_file = {state}/id_secret\n', text)
+        state.mkdir(exist_ok=True)
+        self.run_phase('clean', services='n-api-meta')
+        self.assertFalse(state.exists())
 
     def test_a_node_without_metadata_service_has_no_vendordata(self):
         self.run_phase('stack', 'post-config', services='n-api')

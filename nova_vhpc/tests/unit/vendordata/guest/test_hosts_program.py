@@ -4,6 +4,7 @@
 """The program as guests get it: one file, run without this package."""
 
 import ast
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import fixtures
 
 from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
+from nova_vhpc.vendordata import live
 from nova_vhpc.vendordata.guest import hosts_program, script
 
 
@@ -70,7 +71,7 @@ class ProgramTest(base.TestCase):
         cluster = fakes.cluster(
             [fakes.member(1, 'h1', 's1'), fakes.member(2, 'h2', 's2')]
         )
-        self.answer = answer.answer(cluster, fakes.uuid(1))
+        self.answer = fakes.answered(cluster, fakes.uuid(1))
         self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         # Members get it by the vendordata itself.
         self.program = self.path / 'nova-vhpc-hosts'
@@ -260,3 +261,91 @@ class ProgramTest(base.TestCase):
         self.answer['cluster']['complete'] = True
         self.write({'vhpc': self.answer})
         self.assertEqual(0, self.run_(*argv, '600')[0])
+
+
+def answered(*members, **flavor):
+    cluster = fakes.cluster(members, **flavor)
+    return fakes.answered(cluster, fakes.uuid(1))
+
+
+class LauncherFilesTest(base.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.members = [fakes.member(1, 'h1'), fakes.member(2, 'h2')]
+
+    def test_hostfiles_are_those_of_the_answer(self):
+        found = answered(*self.members)
+        self.assertEqual(
+            found['hostfile']['mpich'], hosts_program.mpich_hostfile(found)
+        )
+        for form in (
+            hosts_program.openmpi_hostfile,
+            hosts_program.prrte_hostfile,
+        ):
+            self.assertEqual(found['hostfile']['openmpi'], form(found))
+
+    def test_rankfile_has_a_rank_for_each_vcpu(self):
+        self.assertEqual(
+            'rank 0=10.1.0.1 slot=0\n'
+            'rank 1=10.1.0.1 slot=1\n'
+            'rank 2=10.1.0.2 slot=0\n'
+            'rank 3=10.1.0.2 slot=1\n',
+            hosts_program.rankfile(answered(*self.members)),
+        )
+
+    def test_rank_with_threads_has_all_vcpus_of_its_member(self):
+        self.assertEqual(
+            'rank 0=10.1.0.1 slot=0-1\nrank 1=10.1.0.2 slot=0-1\n',
+            hosts_program.rankfile(answered(*self.members, paradigm='hybrid')),
+        )
+
+    def test_member_that_does_not_run_has_no_rank(self):
+        stopped = dataclasses.replace(self.members[1], running=False)
+        self.assertNotIn(
+            '10.1.0.2',
+            hosts_program.rankfile(answered(self.members[0], stopped)),
+        )
+
+    def test_environment_can_be_evaluated(self):
+        text = hosts_program.environment(
+            answered(*self.members, paradigm='hybrid')
+        )
+        self.assertIn('export OMP_NUM_THREADS=2\n', text)
+        self.assertIn('export VHPC_RANK=0\n', text)
+        self.assertIn('export VHPC_SLOTS=2\n', text)
+        self.assertIn('export VHPC_COMPLETE=yes\n', text)
+
+
+class ReportTest(base.TestCase):
+    def test_report_says_what_is_missing(self):
+        stopped = dataclasses.replace(
+            fakes.member(2, None), running=False, status='SHUTOFF'
+        )
+        text = hosts_program.report(answered(fakes.member(1, 'h1'), stopped))
+        self.assertIn('1 of 2 members are ready: NOT complete', text)
+        self.assertRegex(text, r'0\*\s+member-1\s+10.1.0.1\s+2\s+ACTIVE')
+        self.assertRegex(text, r'1\s+member-2\s+10.1.0.2\s+2\s+SHUTOFF')
+
+    def test_report_says_why_a_member_is_slow(self):
+        cluster = fakes.cluster([fakes.member(1, 'h1'), fakes.member(2, 'h2')])
+        found = fakes.answered(
+            cluster,
+            fakes.uuid(1),
+            {
+                fakes.uuid(1): live.Live(
+                    run_s=30.0,
+                    held_up_s=10.0,
+                    in_windows_s=7.0,
+                    overcommit=2.5,
+                    problem=live.PAUSED,
+                )
+            },
+        )
+        text = hosts_program.report(found)
+        self.assertRegex(text, r'member-1 .*  25%\s+7 s\s+2.5\n')
+        self.assertRegex(text, r'member-2 .*  \?\s+\?\s+\?\n')
+        self.assertIn(f'member-1: {live.PAUSED}\n', text)
+
+    def test_names_cannot_control_the_terminal(self):
+        member = dataclasses.replace(fakes.member(1, 'h1'), name='\x1b[2Jx')
+        self.assertNotIn('\x1b', hosts_program.report(answered(member)))
