@@ -31,8 +31,11 @@ class SubscriptionTest(base.BaseTestCase):
     def test_refusal_is_logged_once_until_the_broker_accepts(self) -> None:
         """A refusal may last for hours, for instance after a new password."""
         log = self.useFixture(fixtures.FakeLogger(bus.__name__))
-        with mock.patch.object(bus.messaging, 'get_rpc_client'):
-            peer_bus = bus.PeerBus(None, 'h', lambda message: None)
+        rabbit = transport.get_transport(
+            peer_agents.make_conf('rabbit://u:secret@broker/')
+        )
+        self.addCleanup(rabbit.cleanup)
+        peer_bus = bus.PeerBus(rabbit, 'h', lambda message: None)
         peer_bus.subscribe({'c'})
         self.addCleanup(peer_bus.stop)
         for refusals, clusters in ((3, {'c'}), (2, {'c', 'd'})):
@@ -50,7 +53,7 @@ class SubscriptionTest(base.BaseTestCase):
         self.assertEqual(
             [
                 'Cannot listen to virtual clusters of other hosts; will '
-                'retry: refused'
+                'retry: refused (transport_url: broker:5672)'
             ]
             * 2,
             log.output.splitlines(),
