@@ -229,5 +229,7 @@ class PeerBus:
             sorted(map(topic, clusters)),
             self._endpoint,
         )
-        new_server.start()
+        # By default each server grows to 64 threads, and each is new with each
+        # renamed cluster. What it hears only changes memory.
+        new_server.start(override_pool_size=1)
         return new_server

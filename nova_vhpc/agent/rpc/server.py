@@ -25,6 +25,9 @@ _rpc_server: Any = importlib.import_module('oslo_messaging.rpc.server')
 
 LOG = logging.getLogger(__name__)
 
+THREADS = 16
+"""Most calls that are answered at a time; some wait for minutes."""
+
 MAX_BACKOFF_S = 5.0
 """Longest time between two attempts to start the server, in seconds."""
 
@@ -119,7 +122,7 @@ class BackgroundServer:
         """
         try:
             server = self._make()
-            server.start()
+            server.start(override_pool_size=THREADS)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
             reason = broker_error(self._transport, error)

@@ -4,6 +4,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.clusters.bus`."""
 
+import threading
 import uuid
 from typing import Any
 from unittest import mock
@@ -124,6 +125,18 @@ class OtherVersionsTest(base.BaseTestCase):
         ]
         self.assertIn('Ignoring a message', line)
         self.assertIn('does not support RPC version 1.9', line)
+
+    def test_flood_of_messages_takes_one_thread(self) -> None:
+        """oslo.messaging would start 64, anew for each renamed cluster."""
+        self.listen()
+        before = threading.active_count()
+        most = 200
+        for number in range(most):
+            self.cast('1.0', 'phase', seq=number)
+        self.assertTrue(
+            peer_agents.wait_for(lambda: len(self.received) == most)
+        )
+        self.assertLessEqual(threading.active_count(), before + 2)
 
     def test_fields_of_a_newer_minor_version_are_ignored(self) -> None:
         self.listen()

@@ -21,7 +21,7 @@ class Server:
         self.bus = bus
         self.ended = threading.Event()
 
-    def start(self) -> None:
+    def start(self, override_pool_size: int) -> None:
         self.bus.tries += 1
         if self.bus.tries > 3:
             self.bus.tried.set()
