@@ -143,7 +143,7 @@ class Metrics:
         with self._lock:
             text = self._vm_text()
             return prometheus_client.generate_latest(self.registry) + (
-                text.encode()
+                text.encode(errors='replace')
             )
 
     def start(
