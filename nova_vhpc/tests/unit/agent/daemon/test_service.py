@@ -11,6 +11,7 @@ import types
 from collections.abc import Mapping
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from nova_vhpc.agent import errors
@@ -144,6 +145,19 @@ class StartTest(ServiceCase):
         self.made.server = status_socket.StatusServer(path, 0o660, dict)
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
+
+
+class ForgottenNovaTest(ServiceCase):
+    """One line says that nobody tells which servers are a cluster."""
+
+    def test_missing_credentials_are_logged_at_the_start(self) -> None:
+        self.addCleanup(self.made._shut_down)
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.made._start()
+        (line,) = [
+            line for line in log.output.splitlines() if '[vhpc_nova]' in line
+        ]
+        self.assertIn('neither auth_type nor groups_file', line)
 
 
 class ShutdownTest(ServiceCase):
