@@ -174,30 +174,30 @@ class LeftByEarlierAgentTest(ManagerTestCase):
 
     def test_stop_reports_a_guest_left_by_an_earlier_agent(self) -> None:
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.assertFalse(self.manager.stop(PATIENCE_S))
+        self.assertFalse(self.manager.stop(0.3))
         self.assertIn('VM vm (u): not restored in time', log.output)
         self.assertEqual(('u',), self.journal.uuids())
 
     def test_stop_reports_a_running_domain_with_a_torn_record(self) -> None:
         pathlib.Path(self.state, 'journal', 'u.json').write_text('{')
-        self.assertFalse(self.manager.stop(PATIENCE_S))
+        self.assertFalse(self.manager.stop(0.3))
 
     def test_stop_ignores_a_record_of_a_stopped_domain(self) -> None:
         self.runs = 0
-        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(0.3))
 
     def test_stop_ignores_a_record_of_an_earlier_run(self) -> None:
         with mock.patch.object(self.host, 'start_ticks', return_value=9):
-            self.assertTrue(self.manager.stop(PATIENCE_S))
+            self.assertTrue(self.manager.stop(0.3))
 
     def test_stop_ignores_a_newer_agents_record(self) -> None:
         file = pathlib.Path(self.state, 'journal', 'u.json')
         file.write_text(json.dumps({'version': VERSION + 1}))
-        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(0.3))
 
     def test_stop_of_a_dry_run_reports_nothing_left(self) -> None:
         self.manager = self.make(dry_run=True)
-        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertTrue(self.manager.stop(0.3))
 
 
 class RestartedTest(ManagerTestCase):
