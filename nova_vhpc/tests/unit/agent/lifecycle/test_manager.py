@@ -213,25 +213,6 @@ class RestartedTest(ManagerTestCase):
         self.domain.metadata_xml = None
         self.domain.written.clear()
 
-    def test_restore_does_not_write_to_the_new_run(self) -> None:
-        """The new run may have another flavor, and not be managed."""
-        for choice in ('respect', 'override'):
-            self.manager._policy._options.foreign_changes = choice
-            now = {**fake_libvirt.ORIGINAL, cputune.QUOTA: 50_000}
-            self.domain.values = dict(now)
-            log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-            tried = self.manager.restore_one('u').result(PATIENCE_S)
-            self.assertEqual(restore_queue.GONE, tried)
-            self.assertEqual([], self.domain.written)
-            self.assertEqual(now, self.domain.values)
-            self.assertNotIn('external change', log.output)
-            # The new run is adopted and written; the domain starts again.
-            self.manager.resume()
-            self.write(self.look())
-            self.domain.id += 1
-            self.domain.metadata_xml = None
-            self.domain.written.clear()
-
     def test_restore_of_the_old_run_keeps_the_new_guest(self) -> None:
         """The new run was adopted between pause and restore."""
         found = self.look()
