@@ -6,6 +6,7 @@
 #   tools/soak.sh --minutes 2 domain trace some parts
 #   tools/soak.sh --hosts 50 publication   as much work, however long it takes
 #   tools/soak.sh --rounds 100 chaos      as many rounds, of the agent beside guests
+#   tools/soak.sh --minutes 480 night      an agent on a busy bus: does it grow?
 #   tools/soak.sh --seed 7                 the same inputs again
 #
 # Prints its seed, and for each fault how to repeat it. Exit status 1 if

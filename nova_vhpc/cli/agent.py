@@ -10,7 +10,12 @@ from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.daemon import options, restore_host, service
+from nova_vhpc.agent.daemon import (
+    options,
+    restore_host,
+    service,
+    systemd,
+)
 from nova_vhpc.cli import withdraw
 
 
@@ -33,11 +38,15 @@ def make_parser() -> argparse.ArgumentParser:
     return options.unread().parser('nova-vhpc-agent')
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(
+    argv: list[str] | None = None, signals: systemd.Signals | None = None
+) -> int:
     """Run the agent.
 
     :param argv: command line arguments; None for the arguments of this
         process.
+    :param signals: handles the signals of this process; the service makes
+        its own if None.
     :returns: exit status: 0; 1 if something could not be restored or
         withdrawn; 2 if the agent cannot start, with the reason on stderr in
         one line.
@@ -51,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
                 '--restore or --withdraw'
             )
         if conf.restore or conf.withdraw:
+            if signals is not None:
+                signals.release()
             status = _restore(conf) if conf.restore else 0
             if conf.withdraw:
                 status = max(status, withdraw.withdraw(conf))
@@ -59,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         # not leave servers throttled.
         options.check(conf)
         options.report_unknown_options(conf)
-        return service.Service(conf).run()
+        return service.Service(conf, signals).run()
     except (errors.AgentError, cfg.Error, ValueError) as error:
         text = conf_package.reason(error)
         print(f'nova-vhpc-agent: {text}', file=sys.stderr)

@@ -58,17 +58,18 @@ _STATUSES = {
 """Exit statuses of programs for errors, 2 for all others."""
 
 
-def run(program: str) -> int:
+def run(program: str, **arguments: Any) -> int:
     """Load a program and run it.
 
     :param program: name of its module in this package.
+    :param arguments: given to its ``main``.
     :returns: exit status of the program, or that for an error if a library
         that it needs cannot be imported; 130 if it was interrupted.
     """
     try:
-        status: int = importlib.import_module(
-            f'nova_vhpc.cli.{program}'
-        ).main()
+        status: int = importlib.import_module(f'nova_vhpc.cli.{program}').main(
+            **arguments
+        )
     except ImportError as error:
         if error.name is None or error.name.partition('.')[0] == 'nova_vhpc':
             raise
@@ -111,14 +112,25 @@ def make_parser(program: str) -> Any:
 
 
 def agent() -> int:
-    """Run the agent, which reloads its configuration on SIGHUP.
+    """Run the agent, which handles signals from its first moment on.
 
-    Loading the agent takes about a second. A SIGHUP in that time would end
-    the process, and systemd takes that for a clean exit and does not restart
-    it. So the signal stays blocked until the agent handles it.
+    Loading the agent takes about a second. A signal in that time would end
+    the process: a SIGHUP for good, because systemd takes that for a clean
+    exit, and a SIGTERM before anything is restored that an agent that crashed
+    has left in servers.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    return run('agent')
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK,
+        {
+            *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+            *(signal.SIGUSR1, signal.SIGUSR2),
+        },
+    )
+    from nova_vhpc.agent.daemon import systemd
+
+    signals = systemd.Signals()
+    signals.catch()
+    return run('agent', signals=signals)
 
 
 ctl = functools.partial(run, 'ctl')

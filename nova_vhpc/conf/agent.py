@@ -21,6 +21,9 @@ ABSOLUTE = '^/'
 """Regex of an absolute path. An agent started in another directory would not
 find lock and journal of the first one, and --restore not the journal."""
 
+WORD = r'^\S+$'
+"""Regex of a value that is neither empty nor has blanks."""
+
 
 def _integer(low: int, high: int = 1_000_000) -> types.Integer:
     return types.Integer(low, high)
@@ -34,12 +37,14 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'libvirt_uri',
         default='qemu:///system',
+        regex=WORD,
         help='libvirt connection. Change it only if nova-compute uses '
         'another one ([libvirt]connection_uri); both must see the same '
         'domains.',
     ),
     cfg.StrOpt(
         'host',
+        regex=WORD,
         help='Name of this compute host as Nova knows it ([DEFAULT]host of '
         'nova-compute). Set it if nova-compute sets its own. Unset, it is the '
         "machine's host name.",
@@ -284,6 +289,7 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'ovs_run_dir',
         default='',
+        regex='^(/|$)',
         help='Directory with ovs-vswitchd.pid and the control socket of '
         'ovs-vswitchd, which the binder bond_entry connects to: as the user '
         'that ovs-vswitchd runs as, or as root with CAP_DAC_OVERRIDE. If '
@@ -295,12 +301,14 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'cgroup_root',
         default='/sys/fs/cgroup',
+        regex=ABSOLUTE,
         help='Directory where the cgroup file systems are mounted. Change it '
         'only in tests and containers, for example to /host/sys/fs/cgroup.',
     ),
     cfg.StrOpt(
         'proc_root',
         default='/proc',
+        regex=ABSOLUTE,
         help='Directory where the proc file system is mounted. Change it '
         "only if the agent runs in a container that has the host's elsewhere, "
         'for example to /host/proc.',
@@ -308,6 +316,7 @@ OPTS: list[Any] = [
     cfg.StrOpt(
         'sys_root',
         default='/sys',
+        regex=ABSOLUTE,
         help='Directory where sysfs is mounted. Change it only in tests and '
         'containers, for example to /host/sys.',
     ),

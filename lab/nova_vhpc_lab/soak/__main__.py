@@ -13,6 +13,7 @@ from nova_vhpc_lab.soak import (
     clock,
     encap_ips,
     fuzzer,
+    night,
     parsers,
     publication,
     scheduler,
@@ -31,6 +32,7 @@ PARTS: Mapping[str, Part] = {
         slots.Slots(),
         encap_ips.EncapIps(),
         Chaos(),
+        night.Night(),
     )
 }
 

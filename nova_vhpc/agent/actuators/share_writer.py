@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Write ``cpu_shares`` and CPUs of many guests without waiting for libvirt.
 
 At most one write per guest runs at a time. A value that is set meanwhile is
@@ -11,6 +10,7 @@ and gets only the newest value afterwards.
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import logging
 import threading
@@ -35,9 +35,16 @@ means that another call about the guest takes long."""
 HELD_S = 0.25
 """Duration of a write, in seconds, from which an extra thread is started."""
 
-
 BACK_OFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Pause before the next try after 1, 2, ... failures in a row, in seconds."""
+
+
+class State(enum.Enum):
+    """Where the next write of a guest stands."""
+
+    IDLE = enum.auto()
+    QUEUED = enum.auto()
+    RUNNING = enum.auto()
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -52,8 +59,8 @@ class PendingShares:
         the guest was never placed.
     :ivar cpus_in_force: the same as written last; None if that is not known.
     :ivar leaving: forget the guest once ``value`` is in force.
-    :ivar since_s: monotonic time at which the write in progress began, in
-        seconds; None without one.
+    :ivar awaited: whether the batch ends only after the queued write.
+    :ivar since_s: monotonic time at which the last write began, in seconds.
     :ivar failures: failed writes in a row.
     :ivar not_before_s: monotonic time before which no write is tried, in
         seconds; later after each failure in a row.
@@ -65,7 +72,9 @@ class PendingShares:
     cpus: tuple[int, ...] | None = None
     cpus_in_force: tuple[int, ...] | None = None
     leaving: bool = False
-    since_s: float | None = None
+    state: State = State.IDLE
+    awaited: bool = False
+    since_s: float = 0.0
     failures: int = 0
     not_before_s: float = 0.0
 
@@ -74,8 +83,16 @@ class PendingShares:
         """Whether a write must be queued now."""
         return (
             (self.in_force != self.value or self.cpus_in_force != self.cpus)
-            and self.since_s is None
+            and self.state is State.IDLE
             and time.monotonic() >= self.not_before_s
+        )
+
+    @property
+    def held(self) -> bool:
+        """Whether its write takes longer than ``HELD_S``."""
+        return (
+            self.state is State.RUNNING
+            and time.monotonic() - self.since_s > HELD_S
         )
 
     def succeeded(
@@ -124,10 +141,6 @@ class ShareWriter:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._vms: dict[str, PendingShares] = {}
-        self._queued: set[PendingShares] = set()
-        self._running: set[PendingShares] = set()
-        self._failing: set[PendingShares] = set()
-        self._batch: set[PendingShares] = set()
         self._done: Callable[[], None] | None = None
         self._executor: executor.DomainExecutor | None = None
         self._exhausted = False
@@ -158,10 +171,11 @@ class ShareWriter:
                 vm.cpus = cpus.get(uuid, vm.cpus)
                 vm.leaving = False
                 self._queue(vm)
-            self._batch = set(self._queued)
-            self._done = done if self._batch else None
+            for vm in self._vms.values():
+                vm.awaited = vm.state is State.QUEUED
+            nothing = not self._awaits()
+            self._done = None if nothing else done
             self._watch()
-            nothing = not self._batch
         if nothing and done is not None:
             done()
 
@@ -179,8 +193,8 @@ class ShareWriter:
                 # No back-off: the guest must not stay favoured or starved.
                 vm.not_before_s = 0.0
                 self._queue(vm)
-                if vm not in self._queued and vm.since_s is None:
-                    self._forget(vm)
+                if vm.state is State.IDLE:
+                    del self._vms[uuid]
             self._watch()
 
     def maintain(self) -> float | None:
@@ -190,9 +204,11 @@ class ShareWriter:
             :meth:`submit` is not called before; None if nothing is pending.
         """
         with self._lock:
-            self._retry()
+            failing = [vm for vm in self._vms.values() if vm.failures]
+            for vm in failing:
+                self._queue(vm)
             self._watch()
-            return HELD_S if self._queued or self._failing else None
+            return HELD_S if failing or self._has(State.QUEUED) else None
 
     def forget_written(self, uuid: str) -> None:
         """Write the shares of this guest again even if they are the same."""
@@ -205,7 +221,9 @@ class ShareWriter:
     def failing(self) -> frozenset[str]:
         """Return the guests whose last write failed or does not return."""
         with self._lock:
-            return frozenset(vm.uuid for vm in self._failing | self._held())
+            return frozenset(
+                vm.uuid for vm in self._vms.values() if vm.failures or vm.held
+            )
 
     def close(self, timeout_s: float) -> bool:
         """End the threads once all queued writes were tried.
@@ -215,7 +233,7 @@ class ShareWriter:
         """
         end_s = time.monotonic() + timeout_s
         with self._lock:
-            while self._queued or self._running:
+            while self._has(State.QUEUED, State.RUNNING):
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     return False
@@ -228,7 +246,7 @@ class ShareWriter:
     # -- with the lock held -------------------------------------------------
 
     def _queue(self, vm: PendingShares) -> None:
-        if vm in self._queued or not vm.due:
+        if not vm.due:
             return
         if self._executor is None:
             # Made here, because an agent without gangs needs no such threads.
@@ -239,20 +257,19 @@ class ShareWriter:
                 thread_name='gang-shares',
             )
         if self._executor.submit(vm.uuid, functools.partial(self._run, vm)):
-            self._queued.add(vm)
+            vm.state = State.QUEUED
 
-    def _forget(self, vm: PendingShares) -> None:
-        self._vms.pop(vm.uuid, None)
-        self._failing.discard(vm)
+    def _has(self, *states: State) -> bool:
+        """Return whether the write of any guest is in one of these states."""
+        return any(vm.state in states for vm in self._vms.values())
 
-    def _held(self) -> set[PendingShares]:
-        """Return the guests whose write takes longer than ``HELD_S``."""
-        limit = time.monotonic() - HELD_S
-        return {vm for vm in self._running if (vm.since_s or limit) < limit}
+    def _awaits(self) -> bool:
+        """Return whether the batch has writes that were not tried yet."""
+        return any(vm.awaited for vm in self._vms.values())
 
     def _watch(self) -> None:
         """Replace threads that hang, as long as writes are queued."""
-        if self._executor is None or not self._queued:
+        if self._executor is None or not self._has(State.QUEUED):
             return
         self._executor.watch()
         exhausted = self._executor.exhausted
@@ -260,15 +277,10 @@ class ShareWriter:
             LOG.error(
                 'Too few threads to write cpu_shares, gang windows may stop: '
                 '%d calls hang, at most %d threads write',
-                len(self._held()),
+                sum(vm.held for vm in self._vms.values()),
                 MOST_HELPERS,
             )
         self._exhausted = exhausted
-
-    def _retry(self) -> None:
-        """Queue the failed writes whose back-off is over."""
-        for vm in self._failing:
-            self._queue(vm)
 
     def _retry_later(self, vm: PendingShares) -> None:
         """Retry after the guest's back-off, not at the next border."""
@@ -284,9 +296,8 @@ class ShareWriter:
 
     def _run(self, vm: PendingShares) -> None:
         with self._lock:
-            self._queued.discard(vm)
+            vm.state = State.RUNNING
             vm.since_s = time.monotonic()
-            self._running.add(vm)
             value, cpus = vm.value, vm.cpus
             moved_to = None if vm.cpus_in_force == cpus else cpus
         self._write(vm, value, cpus, moved_to)
@@ -307,18 +318,17 @@ class ShareWriter:
         except Exception as caught:
             error = caught
         with self._lock:
-            self._running.discard(vm)
-            vm.since_s = None
+            vm.state = State.IDLE
+            vm.awaited = False
             self.writes += 1
             if error is not None:
                 self._failed(vm, value, error)
             else:
                 self._succeeded(vm, value, cpus, written)
-            self._batch.discard(vm)
             done = None
-            if not self._batch:
+            if not self._awaits():
                 done, self._done = self._done, None
-            if not self._queued and not self._running:
+            if not self._has(State.QUEUED, State.RUNNING):
                 self._idle.notify_all()
         if done is not None:
             done()
@@ -334,11 +344,10 @@ class ShareWriter:
             LOG.info('VM %s: cpu_shares are written again', vm.uuid)
         # A guest that is left alone now may be written at the next border.
         vm.succeeded(value if written else None, cpus if written else None)
-        self._failing.discard(vm)
         if vm.value != value or vm.cpus != cpus:
             self._queue(vm)
         elif vm.leaving:
-            self._forget(vm)
+            self._vms.pop(vm.uuid, None)
 
     def _failed(self, vm: PendingShares, value: int, error: Exception) -> None:
         vm.failed()
@@ -351,5 +360,4 @@ class ShareWriter:
                 error,
             )
         self.failures += 1
-        self._failing.add(vm)
         self._retry_later(vm)

@@ -6,6 +6,7 @@
 
 import importlib
 import logging
+import pathlib
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
@@ -198,8 +199,41 @@ def check(conf: cfg.ConfigOpts) -> None:
     """
     for module in option_modules():
         conf_package.check(conf, module.list_opts())
+    _check_together(conf)
     credentials.check(conf, CREDENTIALS)
     transport.check(conf)
+
+
+def _check_together(conf: cfg.ConfigOpts) -> None:
+    """Check options that depend on the host or on another one.
+
+    :raises cfg.Error: naming the option that is wrong, and what to do.
+    """
+    options = conf.vhpc_agent
+    for name in ('cgroup_root', 'proc_root', 'sys_root'):
+        if not pathlib.Path(options[name]).is_dir():
+            raise cfg.Error(
+                f'[vhpc_agent]{name} = {options[name]}: no such directory; '
+                'name the one that is mounted there, or remove the option'
+            )
+    for name in ('metrics_key_file', 'metrics_client_ca_file'):
+        if options[name] and not options.metrics_cert_file:
+            raise cfg.Error(
+                f'[vhpc_agent]{name} = {options[name]}: it needs '
+                'metrics_cert_file, without which metrics are served by HTTP'
+            )
+    if options.bind_uplinks and not conf.vhpc_topology.publish:
+        raise cfg.Error(
+            '[vhpc_agent]bind_uplinks = true: it needs [vhpc_topology]publish '
+            '= true, because servers claim published uplinks only'
+        )
+    shortest = conf.vhpc_control.gang_min_window_us
+    longest = conf.vhpc_control.gang_max_window_us
+    if shortest > longest:
+        raise cfg.Error(
+            f'[vhpc_control]gang_min_window_us = {shortest}: allowed: at most '
+            f'gang_max_window_us = {longest}'
+        )
 
 
 def check_default(conf: cfg.ConfigOpts) -> None:

@@ -52,18 +52,33 @@ in seconds."""
 HEALTH_INTERVAL_S = 10.0
 """Time between two looks at the health of all parts, in seconds."""
 
+NO_CLUSTERS = (
+    '[vhpc_nova] has neither auth_type nor groups_file: only servers whose '
+    'flavor has vhpc:cluster are taken for members of a virtual cluster. Set '
+    'auth_type and the credentials of nova-compute there, so that the agent '
+    'can ask Nova for server groups'
+)
+"""Logged at the start, because windows would silently treat each server alone
+otherwise."""
+
 RESTORE_SECONDS = 4.0
 """Time to restore guests, of the five seconds from SIGTERM to the exit."""
+
+LEAST_RESTORE_SECONDS = 2.0
+"""The same if SIGTERM came while the agent was still loaded."""
 
 
 class Service:
     """The agent of this host.
 
     :param conf: with all of the agent's groups registered.
+    :param signals: may have caught signals already; made if None.
     :raises AgentError: the agent cannot start; the reason in one line.
     """
 
-    def __init__(self, conf: Any) -> None:
+    def __init__(
+        self, conf: Any, signals: systemd.Signals | None = None
+    ) -> None:
         self.conf = conf
         options = conf.vhpc_agent
         self.host_name = options.host or socket.gethostname()
@@ -152,7 +167,7 @@ class Service:
             wait_first=True,
         )
         self._started = time.time()
-        self.signals = systemd.Signals()
+        self.signals = systemd.Signals() if signals is None else signals
 
     def _make_metrics(self) -> endpoint.Metrics:
         binder = self.binder
@@ -288,8 +303,12 @@ class Service:
             restored, which ``--restore`` must do.
         """
         self.signals.catch()
-        self._start()
-        while not self.signals.shutdown_requested:
+        if self.signals.stop_s is None:
+            self._start()
+        else:
+            # Only to restore what an earlier agent may have left.
+            self._start_restoring()
+        while self.signals.stop_s is None:
             if self.signals.wait():
                 self._reload()
         return self._shut_down()
@@ -318,14 +337,10 @@ class Service:
                     options.metrics_client_ca_file,
                 ),
             )
-        self.guest_manager.start()
+        self._start_restoring()
         self.groups.start()
-        if self.ovsdb is not None:
-            self.ovsdb.start()
         self.publish_worker.start()
         self.phase_exchange.start()
-        if self.binder is not None:
-            self.binder.start()
         process_limits.raise_file_limit()
         process_limits.settle_memory()
         self.notifier.ready()
@@ -338,6 +353,16 @@ class Service:
             options.period_ms,
             ', dry run: nothing is written' if options.dry_run else '',
         )
+        if not (self.groups.uses_nova or self.conf.vhpc_nova.groups_file):
+            LOG.warning(NO_CLUSTERS)
+
+    def _start_restoring(self) -> None:
+        """Start the parts that find guests and NICs, and can restore them."""
+        self.guest_manager.start()
+        if self.ovsdb is not None:
+            self.ovsdb.start()
+        if self.binder is not None:
+            self.binder.start()
 
     def _shut_down(self) -> int:
         is_dry_run = self.guest_manager.dry_run
@@ -347,7 +372,11 @@ class Service:
             if is_dry_run
             else 'restoring all servers',
         )
-        end_s = time.monotonic() + RESTORE_SECONDS
+        now_s = time.monotonic()
+        end_s = max(
+            (self.signals.stop_s or now_s) + RESTORE_SECONDS,
+            now_s + min(LEAST_RESTORE_SECONDS, RESTORE_SECONDS),
+        )
         self.notifier.stopping()
         self._health_thread.stop(0.0)
         self.guest_manager.connection.hurry()

@@ -81,14 +81,21 @@ def _watchdog_s() -> float:
     return usec / 1e6 if pid == os.getpid() else 0.0
 
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that mean nothing to the agent, and would end it."""
+
+
 class Signals:
     """Handles SIGTERM and SIGINT (shut down), and SIGHUP (reload options).
 
-    :ivar shutdown_requested: whether SIGTERM or SIGINT was received.
+    :ivar stop_s: monotonic time of the first SIGTERM or SIGINT, in seconds;
+        None before.
     """
 
     def __init__(self) -> None:
-        self.shutdown_requested = False
+        self.stop_s: float | None = None
+        self._stop_number = signal.SIGTERM
         self._reload = False
         # The kernel may deliver a signal to any thread; only the wake-up file
         # descriptor wakes the main thread for sure.
@@ -100,11 +107,25 @@ class Signals:
         signal.set_wakeup_fd(
             self._wake_writer.fileno(), warn_on_full_buffer=False
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_hup)
-        # cli.launch blocks SIGHUP from the start of the process.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        for number in IGNORED_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        # cli.launch blocks them from the start of the process.
+        signal.pthread_sigmask(
+            signal.SIG_UNBLOCK,
+            {*STOP_SIGNALS, signal.SIGHUP, *IGNORED_SIGNALS},
+        )
+
+    def release(self) -> None:
+        """Let SIGTERM and SIGINT end the process, also one that has come."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if self.stop_s is not None:
+            signal.raise_signal(self._stop_number)
 
     def wait(self) -> bool:
         """Wait until any signal that Python handles is received.
@@ -119,7 +140,9 @@ class Signals:
         return False
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        self.shutdown_requested = True
+        if self.stop_s is None:
+            self.stop_s = time.monotonic()
+            self._stop_number = signal.Signals(number)
 
     def _on_hup(self, number: int, frame: FrameType | None) -> None:
         self._reload = True

@@ -109,6 +109,10 @@ class GuestRegistry:
         """Return whether this version of a domain was found not to opt in."""
         return self._unmanaged.get(uuid) == (version, self.unmanaged.usable())
 
+    def unmanaged_uuids(self) -> frozenset[str]:
+        """Return the UUIDs of domains that were found not to opt in."""
+        return frozenset(self._unmanaged)
+
     def add_unmanaged(self, uuid: str, version: DomainVersion) -> None:
         """Record that a domain does not opt in.
 

@@ -4,11 +4,16 @@
 """Restore what an agent that crashed has left in guests."""
 
 import logging
+import threading
 from typing import Any
 
+import libvirt
+
+from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.journal.record import JournalError, NewerVersion
+from nova_vhpc.agent.libvirt import connection, executor
 from nova_vhpc.agent.restore import recovery
 
 LOG = logging.getLogger(__name__)
@@ -112,3 +117,96 @@ class CrashRecovery:
             return store.get_metadata(domain) is not None
         except JournalError:
             return True
+
+
+class LastLook:
+    """Recovers, while the agent stops, domains that it has not adopted.
+
+    The agent may stop before it has looked at what an earlier one has left,
+    or even before libvirt is connected.
+
+    :param context: the agent's collaborators.
+    :param crash_recovery: restores what an agent that crashed has left.
+    :ivar listed: whether libvirt has said which domains run.
+    """
+
+    def __init__(
+        self, context: HostContext, crash_recovery: CrashRecovery
+    ) -> None:
+        self.listed = False
+        self._context = context
+        self._crash_recovery = crash_recovery
+        self._lock = threading.Lock()
+        self._names: dict[str, str] = {}
+        self._submitted: set[str] = set()
+
+    @property
+    def left(self) -> dict[str, str]:
+        """Names, by UUID, of domains that may have values of an agent."""
+        with self._lock:
+            return dict(self._names)
+
+    def submit(self) -> None:
+        """Have each domain recovered that is not yet; return at once."""
+        if not self.listed:
+            self._submit('', self._list)
+        for uuid in self.left:
+            self._submit_one(uuid)
+
+    def _submit_one(self, uuid: str) -> None:
+        self._submit(uuid, lambda: self._recover(uuid))
+
+    def _submit(self, key: str, call: executor.Call) -> None:
+        """Submit a call unless the last one of its key has not returned."""
+        if not self._context.connection.up:
+            return
+        with self._lock:
+            if key in self._submitted:
+                return
+            self._submitted.add(key)
+
+        def run() -> None:
+            try:
+                call()
+            except libvirt.libvirtError as error:
+                self._context.connection.failed(error)
+            finally:
+                with self._lock:
+                    self._submitted.discard(key)
+
+        self._context.executor.submit(key, run)
+
+    def _list(self) -> None:
+        """Find the running domains that this agent knows nothing of."""
+        guests = self._context.guests
+        names = {
+            domain.UUIDString(): domain.name()
+            for domain in self._context.connection.get().listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+            )
+        }
+        for uuid in guests.by_uuid.keys() | guests.unmanaged_uuids():
+            names.pop(uuid, None)
+        with self._lock:
+            self._names = names
+        self.listed = True
+        for uuid in names:
+            self._submit_one(uuid)
+
+    def _recover(self, uuid: str) -> None:
+        name = self._names[uuid]
+        try:
+            domain = self._context.connection.get().lookupByUUIDString(uuid)
+            if domain.ID() >= 0:
+                # One that arrives takes no writes yet.
+                if connection.is_arriving(domain):
+                    return
+                self._crash_recovery.recover(domain, name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+        except (recovery.RestoreError, JournalError, OSError) as error:
+            LOG.debug('VM %s: not restored yet: %s', name, error)
+            return
+        with self._lock:
+            self._names.pop(uuid, None)

@@ -300,8 +300,11 @@ class GuestManager:
     def stop(self, timeout_s: float) -> bool:
         """Restore all guests; the connection stays until :meth:`close`.
 
+        So are domains that an earlier agent has left, and that this one has
+        not adopted yet: libvirt may not even be connected.
+
         :param timeout_s: longest time for that, in seconds.
-        :returns: False if some guest could not be restored in time; its
+        :returns: False if some domain could not be restored in time; its
             record is kept for ``--restore``.
         """
         # First: a writer that waits for a guest's lock checks this then.
@@ -317,13 +320,22 @@ class GuestManager:
             # Also a guest without a record: it may just be written, which
             # is known only under its lock.
             self._restore_queue.submit(guest, Hold.STOPPING)
+        last_look = after_crash.LastLook(self._context, self._crash_recovery)
         pause_s = FIRST_RETRY_S
         while True:
+            last_look.submit()
             # A call that hangs must not delay the retry of other guests.
             retry_at = min(end, time.monotonic() + pause_s)
             drained = self._drain(retry_at)
             unrestored = [guest for guest in todo if self._is_left(guest)]
-            if (drained and not unrestored) or retry_at == end:
+            is_done = (
+                drained
+                and not unrestored
+                and not last_look.left
+                # Without libvirt, all that was found before counts.
+                and (last_look.listed or self._has_looked)
+            )
+            if is_done or retry_at == end:
                 break
             time.sleep(max(0.0, retry_at - time.monotonic()))
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
@@ -331,8 +343,8 @@ class GuestManager:
                 self._restore_queue.retry(guest.uuid)
         self.executor.close()
         self._restore_queue.close()
-        names = {guest.uuid: guest.name for guest in unrestored}
-        names = self._crash_recovery.unrestored() | names
+        names = self._crash_recovery.unrestored() | last_look.left
+        names |= {guest.uuid: guest.name for guest in unrestored}
         for uuid, name in names.items():
             LOG.warning(
                 'VM %s (%s): not restored in time; its record is kept',
@@ -340,6 +352,11 @@ class GuestManager:
                 uuid,
             )
         return drained and not names
+
+    @property
+    def _has_looked(self) -> bool:
+        """Whether libvirt is away, and all its domains were known before."""
+        return not self.connection.up and self._resync.has_listed
 
     def close(self) -> None:
         """Close the connection to libvirt."""

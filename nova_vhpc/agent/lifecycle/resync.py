@@ -28,6 +28,7 @@ class Resync:
     :param restore_queue: retries guests that could not be restored yet, and
         forgets domains that are gone.
     :param enqueue: has a domain reconciled; returns at once.
+    :ivar has_listed: whether libvirt has ever said which domains run.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Resync:
         self._restore_queue = restore_queue
         self._enqueue = enqueue
         self._wake = threading.Event()
+        self.has_listed = False
 
     def start(self) -> None:
         """Start the thread."""
@@ -83,6 +85,7 @@ class Resync:
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
             )
         }
+        self.has_listed = True
         guests = self._context.guests
         guests.forget_stopped(running)
         todo = running | guests.by_uuid.keys()

@@ -38,9 +38,12 @@ def _run_agent(argv: list[str], log: str, environ: dict[str, str]) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.environ.update(environ)
+    from nova_vhpc.agent.daemon import systemd
     from nova_vhpc.cli import agent
 
-    sys.exit(agent.main(argv))
+    signals = systemd.Signals()
+    signals.catch()
+    sys.exit(agent.main(argv, signals))
 
 
 class AgentTestCase(guests.GuestTestCase):

@@ -5,7 +5,6 @@
 
 import contextlib
 import io
-import time
 
 from nova_vhpc.cli import ctl
 from nova_vhpc.tests.functional import rabbitmq
@@ -59,7 +58,7 @@ class ExternalChangesTest(ExternalChangesTestCase):
             self.wait_for_hand_back()
             self.assertEqual(['vcpu_period'], self.vm(self.server)['released'])
             self.assertEqual('external', self.vm(self.server)['hands_off'])
-            time.sleep(0.5)
+            self.wait_for_ticks(5)
             self.assert_only_period_differs()
             self.assertEqual(1, len(self.log_lines('external change')))
             self.assertEqual(1, self.status()['agent']['handed_back'])
@@ -73,7 +72,7 @@ class ExternalChangesTest(ExternalChangesTestCase):
         self.assertEqual(0, self.restore())
         with self.running():
             self.wait_for(lambda: self.vm(self.server), 'the adoption')
-            time.sleep(0.5)
+            self.wait_for_ticks(5)
             self.assertTrue(self.vm(self.server)['external'])
             self.assertEqual(0, self.vm(self.server)['writes'])
         self.assert_only_period_differs()

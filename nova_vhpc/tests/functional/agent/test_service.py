@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import stat
-import time
 import urllib.request
 
 from nova_vhpc.agent.daemon import status_socket
@@ -245,7 +244,7 @@ class TestService(base.AgentTestCase):
         self.wait_for(
             lambda: (self.vm(domain) or {}).get('slice_us'), 'a decision'
         )
-        time.sleep(1)
+        self.wait_for_ticks(10)
         vm = self.vm(domain)
         self.assertNotEqual(
             vm['planned']['period_us'], vm['original']['period_us']

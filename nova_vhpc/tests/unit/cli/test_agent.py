@@ -66,6 +66,21 @@ class CommandLineTest(base.BaseTestCase):
             ('[vhpc_topology]\npoll_interval = 0', "'0' is not an integer"),
             ('reconcile_period = $no', r'_period: .*no such option no .*\$\$'),
             ('host = a$b-c', r'[vhpc_agent]host: .*no such option b '),
+            ('host = my host', "[vhpc_agent]host: .*'my host'"),
+            ('libvirt_uri =', "[vhpc_agent]libvirt_uri: .*''"),
+            ('ovs_run_dir = here', "[vhpc_agent]ovs_run_dir: .*'here'"),
+            ('sys_root = sys', "[vhpc_agent]sys_root: .*'sys'"),
+            ('proc_root = /no', '[vhpc_agent]proc_root = /no: no such dir'),
+            ('metrics_key_file = /k', 'it needs metrics_cert_file'),
+            ('metrics_client_ca_file = /c', 'it needs metrics_cert_file'),
+            (
+                'bind_uplinks = true\n[vhpc_topology]\npublish = false',
+                r'it needs [vhpc_topology]publish = true',
+            ),
+            (
+                '[vhpc_control]\ngang_min_window_us = 300000',
+                'at most gang_max_window_us = 200000',
+            ),
         ):
             code, complaint = self.start(text + '\n')
             self.assertEqual(2, code, text)

@@ -3,12 +3,17 @@
 
 """The image and the compose file of deploy/container have what they need."""
 
+import contextlib
+import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
+import time
 import tomllib
 
+import fixtures
 import yaml
 
 from nova_vhpc.agent.uplinks import port_networks
@@ -50,9 +55,10 @@ class ContainerTest(base.TestCase):
         (extras,) = re.findall(r'\$wheel\[(.*?)\]', told)
         known = set(PROJECT['project']['optional-dependencies'])
         self.assertLess(set(extras.split(',')), known)
-        (copied,) = [r for w, r in self.instructions() if w == 'COPY']
-        for name in copied.split()[1:-1]:
-            self.assertTrue((TOP / name).exists(), name)
+        for word, copied in self.instructions():
+            if word == 'COPY':
+                for name in copied.split()[1:-1]:
+                    self.assertTrue((TOP / name).exists(), name)
 
     def test_image_has_the_program_that_reads_flows_of_ovn(self) -> None:
         self.assertEqual('ovs-ofctl', port_networks.PROGRAM)
@@ -110,3 +116,77 @@ class ContainerTest(base.TestCase):
         self.assertEqual(
             f'{grace}s', services['nova-vhpc-agent']['stop_grace_period']
         )
+
+
+FAKE_AGENT = """#!/bin/sh
+trap 'echo reload >> calls' HUP
+trap 'exit 7' TERM
+echo "$*" >> calls
+case "$*" in *--restore) exit 0 ;; esac
+[ "$1" = clean ] && exit 0
+[ "$1" = killed ] && kill -KILL $$
+while :; do sleep 0.05; done
+"""
+
+
+class EntrypointTest(base.TestCase):
+    """What the agent leaves is restored, as by systemd."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        agent = self.path / 'nova-vhpc-agent'
+        agent.write_text(FAKE_AGENT)
+        agent.chmod(0o755)
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        started = subprocess.Popen(
+            ['sh', str(TOP / 'deploy/container/entrypoint.sh'), *command],
+            cwd=self.path,
+            env={'PATH': f'{self.path}:{os.environ["PATH"]}'},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            # A shell cannot trap what is ignored when it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        )
+        self.addCleanup(self.end, started)
+        return started
+
+    @staticmethod
+    def end(started: subprocess.Popen[bytes]) -> None:
+        """Kill a command and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+
+    def calls(self) -> list[str]:
+        return (self.path / 'calls').read_text().splitlines()
+
+    def wait_for(self, line: str) -> None:
+        end = time.monotonic() + 60
+        while not (self.path / 'calls').exists() or line not in self.calls():
+            self.assertLess(time.monotonic(), end, line)
+            time.sleep(0.01)
+
+    def test_killed_agent_is_followed_by_a_restore(self) -> None:
+        self.assertEqual(137, self.start('nova-vhpc-agent', 'killed').wait(60))
+        self.assertEqual(['killed', 'killed --restore'], self.calls())
+
+    def test_clean_end_needs_no_restore(self) -> None:
+        self.assertEqual(0, self.start('nova-vhpc-agent', 'clean').wait(60))
+        self.assertEqual(['clean'], self.calls())
+
+    def test_signals_reach_the_agent(self) -> None:
+        started = self.start('nova-vhpc-agent', 'runs')
+        self.wait_for('runs')
+        started.send_signal(signal.SIGHUP)
+        self.wait_for('reload')
+        started.terminate()
+        self.assertEqual(7, started.wait(60))
+        self.assertEqual(['runs', 'reload', 'runs --restore'], self.calls())
+
+    def test_other_commands_run_as_they_are(self) -> None:
+        self.start('nova-vhpc-agent', '--restore').wait(60)
+        self.assertEqual(['--restore'], self.calls())
+        self.assertEqual(3, self.start('sh', '-c', 'exit 3').wait(60))

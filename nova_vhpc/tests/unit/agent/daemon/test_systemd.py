@@ -81,7 +81,11 @@ class TestShutdown(base.BaseTestCase):
 class TestSignals(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (
+            *systemd.STOP_SIGNALS,
+            *systemd.IGNORED_SIGNALS,
+            signal.SIGHUP,
+        ):
             self.addCleanup(signal.signal, number, signal.getsignal(number))
         before = signal.set_wakeup_fd(-1)
         self.addCleanup(signal.set_wakeup_fd, before)
@@ -91,13 +95,18 @@ class TestSignals(base.BaseTestCase):
     def test_sighup_requests_one_reload(self) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
         self.assertTrue(self.caught.wait())
-        self.assertFalse(self.caught.shutdown_requested)
+        self.assertIsNone(self.caught.stop_s)
         os.kill(os.getpid(), signal.SIGTERM)
         self.assertFalse(self.caught.wait())
 
     def test_sigterm_and_sigint_request_shutdown(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            self.caught.shutdown_requested = False
+            self.caught.stop_s = None
             os.kill(os.getpid(), number)
             self.assertFalse(self.caught.wait())
-            self.assertTrue(self.caught.shutdown_requested)
+            self.assertIsNotNone(self.caught.stop_s)
+
+    def test_other_signals_are_ignored(self) -> None:
+        for number in systemd.IGNORED_SIGNALS:
+            os.kill(os.getpid(), number)
+        self.assertIsNone(self.caught.stop_s)

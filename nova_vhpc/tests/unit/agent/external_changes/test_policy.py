@@ -220,15 +220,6 @@ class AnyChangeTest(policy_case.PolicyTestCase):
 
 
 class ExternalChangesTest(policy_case.PolicyTestCase):
-    def test_change_before_the_first_write_is_the_original(self) -> None:
-        guest = self.make()
-        self.domain.values[cputune.SHARES] = 77
-        self.domain.pins = [(True, False), (True, False)]
-        self.assertEqual(0, self.look(guest))
-        self.assertEqual(77, guest.original_tune.shares)
-        self.assertEqual(77, guest.original.parameters[cputune.SHARES])
-        self.assertEqual(frozenset({0}), guest.allowed_cpus)
-
     def test_weight_reset_by_systemd_is_written_again(self) -> None:
         """systemd does not know weights that windows wrote to the file."""
         guest = self.make(journalled=True)
@@ -253,21 +244,6 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         self.domain.pinned = {0, 1}
         guest.set_expected(cputune.read(self.domain))
         return guest
-
-    def test_hand_back_is_counted_and_logged_once(self) -> None:
-        guest = self.written()
-        self.domain.values[cputune.QUOTA] = 25_000
-        changes = self.changes()
-        with self.assertLogs('nova_vhpc', 'WARNING') as logs:
-            changes.check(guest)
-            self.domain.values[cputune.SHARES] = 333
-            changes.check(guest)
-            self.restore(guest, changes)
-            changes.check(guest)
-        self.assertEqual(1, len(logs.output))
-        self.assertIn('external change of vcpu_quota', logs.output[0])
-        self.assertEqual(1, changes.handed_back)
-        self.assertEqual(2, changes.count)
 
     def test_later_changes_of_a_server_handed_back_stay(self) -> None:
         guest = self.written()
@@ -362,14 +338,6 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         self.assertEqual(25_000, self.domain.values[cputune.QUOTA])
         self.assertEqual(100_000, self.domain.values[cputune.PERIOD])
 
-    def test_resumed_guest_is_managed_again(self) -> None:
-        guest = self.written()
-        self.domain.values[cputune.QUOTA] = 25_000
-        self.look(guest)
-        self.assertEqual('', self.changes().resume(guest))
-        self.assertEqual(frozenset(), guest.external)
-        self.assertEqual((), self.journal.uuids())
-
     def test_guest_is_not_resumed_before_all_is_restored(self) -> None:
         guest = self.written()
         self.domain.values[cputune.QUOTA] = 25_000
@@ -377,11 +345,6 @@ class ExternalChangesTest(policy_case.PolicyTestCase):
         changes.check(guest)
         self.assertIn('try again', changes.resume(guest))
         self.assertEqual({cputune.QUOTA}, guest.external)
-
-    def test_guest_that_was_not_handed_back_is_resumed_at_once(self) -> None:
-        guest = self.written()
-        self.assertEqual('', self.changes().resume(guest))
-        self.assertTrue(guest.journalled)
 
     def test_plugged_in_vcpus_are_restored_too(self) -> None:
         guest = self.written()

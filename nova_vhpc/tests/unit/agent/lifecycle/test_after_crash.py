@@ -9,9 +9,7 @@ import pathlib
 from typing import Any
 from unittest import mock
 
-import fixtures
-
-from nova_vhpc.agent.journal.record import JournalError, JournalRecord
+from nova_vhpc.agent.journal.record import JournalRecord
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.control import model
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -37,17 +35,6 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         self.assertEqual((), self.journal.uuids())
         (kept,) = self.journal.path.iterdir()
         self.assertEqual('u.bad', kept.name)
-
-    def test_torn_record_is_set_aside_and_the_copy_used(self) -> None:
-        original = {**ORIGINAL, cputune.QUOTA: 50_000}
-        self.domain.values = dict(original)
-        self.write(self.look())
-        self.crash()
-        self.tear()
-        self.start()
-        self.assertEqual(original, self.domain.values)
-        self.assertIsNone(self.domain.metadata_xml)
-        self.assert_kept_for_people()
 
     def test_torn_record_without_copy_restores_the_definition(self) -> None:
         self.domain.vcpu = "<vcpu cpuset='1'>2</vcpu>"
@@ -196,21 +183,6 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
                 self.manager.set_shares('u', shares)
         self.assertEqual(2, len(saved))
 
-    def test_value_is_not_written_if_the_journal_refuses_it(self) -> None:
-        self.look()
-        self.manager.set_shares('u', 20)
-
-        def refuse(record: JournalRecord) -> None:
-            raise JournalError('disk full')
-
-        save, self.journal.save = self.journal.save, refuse
-        self.assertRaises(JournalError, self.manager.set_shares, 'u', 2048)
-        self.assertEqual(20, self.domain.values[cputune.SHARES])
-        # The failed attempt does not count as recorded.
-        self.journal.save = save
-        self.manager.set_shares('u', 2048)
-        self.assertIn(2048, self.journal.load('u').written[cputune.SHARES])
-
     def test_written_values_are_forgotten_after_a_restore(self) -> None:
         """After restore and resume, only new writes count."""
         guest = self.look()
@@ -255,20 +227,3 @@ class CrashRecoveryTest(manager_case.ManagerTestCase):
         guest = self.manager.guests['u']
         self.assertEqual(frozenset(), guest.external)
         self.assertEqual('', guest.hands_off)
-
-    def test_record_of_a_restored_backup_is_not_believed(self) -> None:
-        """It lacks values of the agent, which are no external changes."""
-        target = self.look()
-        self.manager.set_shares('u', 20)
-        file = self.journal.path / 'u.json'
-        backup = file.read_bytes()
-        self.write(target)
-        self.crash()
-        file.write_bytes(backup)
-        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.start()
-        self.assertEqual(ORIGINAL, self.domain.values)
-        self.assertEqual([(True, True)] * 2, self.domain.pins)
-        self.assertIn('older than the copy', log.output)
-        self.assertNotIn('external change', log.output)
-        self.assertEqual((), self.journal.uuids())

@@ -81,13 +81,6 @@ class MigrationCopyTest(RestoreGuestCase):
         self.drain()
         self.assert_put_back()
 
-    def test_copy_for_a_migration_is_removed_when_the_agent_stops(
-        self,
-    ) -> None:
-        self.leave()
-        self.manager.stop(manager_case.PATIENCE_S)
-        self.assert_put_back()
-
     def test_stop_reports_a_copy_that_could_not_be_removed(self) -> None:
         self.leave()
         self.domain.refuse = self.refuse
@@ -105,12 +98,6 @@ class MigrationCopyTest(RestoreGuestCase):
 
         self.domain.refuse = refuse
         self.assertTrue(self.manager.stop(manager_case.PATIENCE_S))
-        self.assert_put_back()
-
-    def test_copy_is_removed_if_the_server_opts_out(self) -> None:
-        self.leave()
-        self.domain.specs = {}
-        self.reconcile()
         self.assert_put_back()
 
     def test_copy_is_not_touched_during_a_migration(self) -> None:

@@ -63,32 +63,31 @@ class RestoreQueueTest(manager_case.ManagerTestCase):
         self.recover()
         self.assert_put_back()
 
-    def test_restore_ends_if_the_domain_is_gone(self) -> None:
-        def vanish() -> None:
-            self.manager.connection.get().domains.clear()
-            raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN)
-
-        self.assert_gone(vanish)
-
-    def assert_gone(self, vanish: Callable[[], None]) -> None:
-        self.domain.refuse = vanish
-        done = self.manager.restore_one('u')
-        self.assertEqual(
-            'it has stopped or migrated away',
-            done.result(manager_case.PATIENCE_S),
-        )
-        self.assertEqual({}, self.manager.guests)
-        self.assertEqual({}, self.manager._restore_queue._pending)
+    def vanishes(self) -> None:
+        self.manager.connection.get().domains.clear()
+        raise fake_libvirt.error(libvirt.VIR_ERR_NO_DOMAIN)
 
     def ends(self, next_id: int) -> None:
         self.domain.id = next_id
         raise fake_libvirt.error(libvirt.VIR_ERR_OPERATION_INVALID)
 
-    def test_restore_ends_if_the_domain_is_shut_off(self) -> None:
-        self.assert_gone(lambda: self.ends(-1))
-
-    def test_restore_ends_if_the_domain_was_started_again(self) -> None:
-        self.assert_gone(lambda: self.ends(self.guest.domain_id + 1))
+    def test_restore_ends_with_the_run(self) -> None:
+        for how in (
+            lambda: self.ends(-1),
+            lambda: self.ends(self.guest.domain_id + 1),
+            self.vanishes,
+        ):
+            self.domain.refuse = lambda: None
+            self.domain.id = self.guest.domain_id
+            self.manager.resume()
+            self.guest = self.look()
+            self.write(self.guest)
+            self.domain.refuse = how
+            attempt = self.manager.restore_one('u')
+            self.assertEqual(
+                restore_queue.GONE, attempt.result(manager_case.PATIENCE_S)
+            )
+            self.assertEqual({}, self.manager.guests)
 
     def test_record_of_a_running_domain_is_kept(self) -> None:
         with mock.patch.object(

@@ -165,3 +165,71 @@ class StopTest(manager_case.ManagerTestCase):
         self.assertIsNotNone(tried)
         self.assertFalse(self.manager.stop(0.3))
         self.assertEqual(restore_queue.ENDING, tried.result(timeout=0))
+
+
+class StopBeforeRecoveryTest(manager_case.ManagerTestCase):
+    """The agent stops before it has looked at what a killed one has left."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write(self.look())
+        self.assertNotEqual(fake_libvirt.ORIGINAL, self.domain.values)
+        self.manager = self.make()
+
+    def test_domain_with_a_record_is_restored(self) -> None:
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_domain_is_restored_from_its_copy(self) -> None:
+        self.journal.remove('u')
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_libvirt_is_waited_for(self) -> None:
+        connection = self.manager.connection
+        link, connection._conn = connection.get(), None
+        timer = threading.Timer(0.3, setattr, (connection, '_conn', link))
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_refused_recovery_is_retried(self) -> None:
+        refusals = iter(range(3))
+
+        def refuse() -> None:
+            if next(refusals, None) is not None:
+                self.refuse()
+
+        self.domain.refuse = refuse
+        with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
+            self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_domain_that_arrives_is_restored_when_it_is_here(self) -> None:
+        self.domain.comes = True
+        timer = threading.Timer(0.3, setattr, (self.domain, 'comes', False))
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+    def test_domain_without_record_that_is_left_is_reported(self) -> None:
+        self.journal.remove('u')
+        self.domain.comes = True
+        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
+        self.assertFalse(self.manager.stop(0.3))
+        self.assertIn('VM vm (u): not restored in time', log.output)
+
+    def test_dry_run_writes_nothing(self) -> None:
+        left = dict(self.domain.values)
+        self.manager = self.make(dry_run=True)
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertEqual(left, self.domain.values)
+
+    def test_libvirt_that_is_away_is_waited_for_only_at_first(self) -> None:
+        self.manager.stop(PATIENCE_S)
+        self.manager = self.make()
+        self.reconcile()
+        self.manager.connection._conn = None
+        self.assertTrue(self.manager.stop(PATIENCE_S))

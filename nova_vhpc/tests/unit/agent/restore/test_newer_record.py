@@ -3,43 +3,14 @@
 
 """A newer agent's journal: the guest is restored once, then refused."""
 
-import json
-
 import fixtures
 
 from nova_vhpc.agent.journal import store
-from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
 
 class NewerJournalTest(manager_case.ManagerTestCase):
-    def test_guest_of_newer_record_is_restored_once(
-        self,
-    ) -> None:
-        log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
-        self.write(self.look())
-        # A crash, and a newer agent's record without its copy.
-        self.manager._context.permission.ending.set()
-        record = self.journal.path / 'u.json'
-        record.write_text(
-            json.dumps({**json.loads(record.read_text()), 'version': 99})
-        )
-        self.domain.metadata_xml = None
-        self.manager = self.make()
-        self.manager.enqueue('u')
-        self.drain()
-        self.assertEqual(fake_libvirt.ORIGINAL, self.domain.values)
-        self.assertIn('newer', self.manager.refused['u'])
-
-        self.domain.values[cputune.SHARES] = 500
-        for _ in range(3):
-            self.reconcile()
-        self.assertEqual(500, self.domain.values[cputune.SHARES])
-        self.assertTrue(record.exists())
-        self.assertEqual(1, log.output.count('left alone'))
-        self.assertEqual(1, log.output.count('of a newer agent'))
-
     def arrive(self, metadata_xml: str) -> None:
         """Have the guest come from another host, without a record here."""
         self.write(self.look())
