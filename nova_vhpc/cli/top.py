@@ -10,18 +10,15 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from oslo_config import cfg
 from rich import console
 
-from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cli import arguments, ctl
+from nova_vhpc.cli import agents, arguments
 from nova_vhpc.conf import nova_api, types
 from nova_vhpc.top import model, reader, report, sources
 
@@ -51,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     where.add_argument(
         '--cluster',
         metavar='ID',
+        type=arguments.name,
         help='show one virtual cluster on all of its hosts, over the message '
         "bus; ID is the server group's UUID, or PROJECT/NAME as another view "
         'shows it',
@@ -59,6 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         '--host',
         action='append',
         metavar='HOST',
+        type=arguments.name,
         help='ask the agent of this host over the message bus, may be '
         'repeated; with --cluster, instead of those that Nova and other '
         'agents name',
@@ -135,13 +134,6 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """
     if args.json and not args.once:
         parser.error('--json goes with --once')
-    for option, name in (
-        ('--cluster', args.cluster),
-        *(('--host', host) for host in args.host or ()),
-    ):
-        # As by an unset variable of a script.
-        if name is not None and not name.strip():
-            parser.error(f"{option}: '{name}' is no name")
     over_bus = bool(args.cluster or args.host)
     if over_bus and args.input:
         parser.error('--cluster and --host ask agents, --input does not')
@@ -186,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
                 _print(args, answers)
                 return 0
             return _screen(args, fetch, answers)
-    except _BusError as error:
+    except agents.UnreachableError as error:
         print(f'nova-vhpc-top: {error}', file=sys.stderr)
         return 2
     except sources.SourceError as error:
@@ -206,57 +198,21 @@ def main(argv: list[str] | None = None) -> int:
 def _source(args: argparse.Namespace) -> Iterator[sources.Fetch]:
     """Give what asks the agents that the arguments name.
 
-    :raises _BusError: agents cannot be asked from here.
+    :raises agents.UnreachableError: agents cannot be asked from here.
     """
     if args.input:
         yield functools.partial(sources.read_file, args.input)
     elif args.cluster or args.host:
-        with _client(args) as (conf, client):
-            yield _over_bus(args, conf, client)
+        with agents.Agents(args) as bus:
+            yield _over_bus(args, bus)
     else:
         yield functools.partial(sources.read_socket, args.where)
 
 
-class _BusError(Exception):
-    """The message bus is not configured; the text says what is wrong."""
-
-
-@contextlib.contextmanager
-def _client(
-    args: argparse.Namespace,
-) -> Iterator[tuple[cfg.ConfigOpts, control.ControlClient]]:
-    try:
-        conf = ctl.make_conf(args)
-        nova_api.register_opts(conf)
-        client = control.ControlClient(conf)
-    except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
-        raise _BusError(conf_package.reason(error)) from None
-    try:
-        if getattr(conf, 'transport_url', None) == transport.NO_URL:
-            raise _BusError(
-                'transport_url is not set, so no agent can be asked; name '
-                "the agents' configuration by --config-file"
-            )
-        yield conf, client
-    finally:
-        client.close()
-
-
-def _over_bus(
-    args: argparse.Namespace,
-    conf: cfg.ConfigOpts,
-    client: control.ControlClient,
-) -> sources.Fetch:
-    def call(
-        hosts: Collection[str],
-    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        return control.call_all(
-            list(hosts), lambda host: client.call(host, 'status')
-        )
-
+def _over_bus(args: argparse.Namespace, bus: agents.Agents) -> sources.Fetch:
     if args.host:
         return functools.partial(
-            sources.ask_hosts, call, args.host, args.cluster
+            sources.ask_hosts, bus.statuses, args.host, args.cluster
         )
 
     def here() -> Any:
@@ -265,9 +221,10 @@ def _over_bus(
         except (OSError, ValueError):
             return None
 
-    members = sources.NovaMembers(conf, args.cluster)
+    nova_api.register_opts(bus.conf)
+    members = sources.NovaMembers(bus.conf, args.cluster)
     return functools.partial(
-        sources.ask_cluster, call, args.cluster, members.find, here
+        sources.ask_cluster, bus.statuses, args.cluster, members.find, here
     )
 
 

@@ -3,7 +3,6 @@
 
 """Give damaged inputs to parsers, which may raise only what they document."""
 
-import argparse
 import contextlib
 import io
 import math
@@ -21,7 +20,7 @@ from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups, messages
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.cli import ctl
+from nova_vhpc.cli import agents, ctl
 from nova_vhpc.conf import opts
 from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
@@ -188,17 +187,17 @@ def status_in_top(rng: random.Random) -> None:
 
 def status_in_ctl(rng: random.Random) -> None:
     """Show an agent's answers in nova-vhpc-ctl."""
-    command = rng.choice(tuple(ctl.COMMANDS))
-    valid = STATUS if command == 'status' else OUTCOME
-    args = argparse.Namespace(
-        command=command,
-        json=rng.random() < 0.2,
-        server=rng.choice((None, 'u')),
-    )
-    with contextlib.redirect_stdout(io.StringIO()):
-        answers = {'h': damage.document(rng, valid)}
-        ctl.show(args, answers)
-        control.find_failures(command, args.server, answers)
+    answers = {'h': damage.document(rng, STATUS)}
+    with contextlib.suppress(*errors.UNREADABLE):
+        ctl.describe('h', answers['h'])
+    agents.member_states(answers)
+    answers = {'h': damage.document(rng, OUTCOME)}
+    with contextlib.suppress(*errors.UNREADABLE):
+        control.find_failures(
+            rng.choice(('pause', 'resume', 'restore')),
+            rng.choice((None, 'u')),
+            answers,
+        )
 
 
 def cpu_set(rng: random.Random) -> None:

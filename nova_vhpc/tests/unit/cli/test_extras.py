@@ -32,7 +32,7 @@ LOADED_BY_OTHERS = {
         'cli.cluster',
         'cli.explain',
         'cli.flavor',
-        'cli.host_control',
+        'cli.ctl',
     ),
 }
 """Modules that nova or the ``openstack`` client loads, for each extra."""
