@@ -146,8 +146,8 @@ functional() {
         --exclude-regex "$NIGHTLY" "$IN_PROCESS"
 }
 
-# For the length of the subshell, let all guests together weigh an eighth: those that spin
-# would otherwise take half of the machine from the other lanes. Virtual machines that are
+# For the length of the subshell, let all guests together weigh a half: those that spin
+# would otherwise take as much of the machine as all other lanes. Virtual machines that are
 # somebody's keep their weight.
 lighten_guests() {
     local group=/sys/fs/cgroup/cpu/machine file=cpu.shares weight
@@ -158,7 +158,7 @@ lighten_guests() {
     mkdir -p "$group" && [ -w "$group/$file" ] || return 0
     [ -z "$(find "$group" -mindepth 1 -name cgroup.procs -exec cat {} +)" ] || return 0
     weight=$(<"$group/$file")
-    echo $((weight / 8)) >"$group/$file"
+    echo $((weight / 2)) >"$group/$file"
     # shellcheck disable=SC2064
     trap "echo $weight >$group/$file" EXIT
 }
