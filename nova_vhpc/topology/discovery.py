@@ -114,23 +114,8 @@ class Discovery:
         return Findings(
             model.HostTopology(node, tuple(bridges)),
             tuple(problems),
-            (*host.notes, *self._same_wires(bridges)),
+            tuple(host.notes),
         )
-
-    def _same_wires(self, bridges: Sequence[model.Bridge]) -> Iterator[str]:
-        """Yield a note for each uplink whose packets take another's wire."""
-        known: dict[str, model.Uplink] = {}
-        for uplink in (one for bridge in bridges for one in bridge.uplinks):
-            for wire in sorted(self._links.wires(uplink.nic)):
-                first = known.setdefault(wire, uplink)
-                if first is not uplink:
-                    yield (
-                        f'uplinks {first.bridge}/{first.nic} and '
-                        f'{uplink.bridge}/{uplink.nic} are on one wire '
-                        f'({wire}), so that claims of the one share the link '
-                        'with claims of the other; publish one of them, by '
-                        '[vhpc_topology] bridges'
-                    )
 
     def _wanted(self, host: survey.Survey) -> list[str]:
         if not self._rules:

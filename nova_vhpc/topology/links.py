@@ -21,7 +21,6 @@ import psutil
 
 _DEAD = ('down', 'lowerlayerdown', 'notpresent', 'dormant')
 _IFF_UP = 1
-_IFF_LOOPBACK = 8
 
 _REPRESENTOR = re.compile(r'(c\d+)?pf\d+((vfr?|sf)\d+)?')
 """``phys_port_name`` of what a NIC passes to guests; its own is ``p0``."""
@@ -114,41 +113,6 @@ class Links:
             self.is_nic(lower, depth + 1) for lower in self._lower(name)
         )
 
-    def routes(self, name: str) -> bool:
-        """Return whether an interface's packets are routed to any NIC.
-
-        It is the loopback interface, or a VRF.
-        """
-        flags = self._read(name, 'flags')
-        with contextlib.suppress(ValueError):
-            if flags is not None and int(flags, 16) & _IFF_LOOPBACK:
-                return True
-        return 'DEVTYPE=vrf' in (self._read(name, 'uevent') or '').split()
-
-    def other_end(self, name: str) -> str | None:
-        """Return the other end of a veth pair, None if there is none here."""
-        numbers = self._read(name, 'ifindex'), self._read(name, 'iflink')
-        if None in numbers or numbers[0] == numbers[1]:
-            return None
-        for path in _entries(self._net):
-            other = self._read(path.name, 'iflink')
-            if (self._read(path.name, 'ifindex'), other) == numbers[::-1]:
-                return path.name
-        return None
-
-    def wires(self, name: str) -> frozenset[str]:
-        """Return the physical ports that an interface's packets leave by.
-
-        Two functions of one port have the same identifier; a port whose
-        driver reports none goes by the name of its interface.
-        """
-        return frozenset(
-            self._read(lower, 'phys_port_id') or lower
-            for lower in self.stack(name)
-            # Unlike Path.exists, this does not raise for too long a name.
-            if os.path.exists(self._net / lower / 'device')
-        )
-
     def is_bond(self, name: str) -> bool:
         """Return whether an interface is a bond of the kernel."""
         return (self._net / name / 'bonding').is_dir()
@@ -227,14 +191,6 @@ class Address(NamedTuple):
 
     device: str
     subnet: str | None = None
-
-
-def same(address: str) -> str:
-    """Return an IP address in its shortest spelling, other text as it is."""
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address
 
 
 def read_addresses() -> dict[str, Address]:

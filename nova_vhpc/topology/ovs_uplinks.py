@@ -4,9 +4,9 @@
 """Which ports of Open vSwitch bridges are uplinks, and of what."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from nova_vhpc.topology import links, open_vswitch
+from nova_vhpc.topology import open_vswitch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +35,6 @@ class OvsUplinks:
     :param neutron: the bridges that Neutron's agent uses.
     :param is_nic: returns whether an interface of the kernel is a NIC, or a
         bond or VLAN on one.
-    :param host_links: the interfaces that the kernel has.
     """
 
     def __init__(
@@ -43,13 +42,13 @@ class OvsUplinks:
         ovs: open_vswitch.OpenVswitch,
         neutron: open_vswitch.NeutronBridges,
         is_nic: Callable[[str], bool],
-        host_links: links.Links,
     ) -> None:
         self._ovs = ovs
         self._mappings = neutron.mappings
-        self._integration = neutron.integration
+        self._ends = frozenset(
+            {neutron.integration, *neutron.mappings.values()}
+        )
         self._is_nic = is_nic
-        self._links = host_links
 
     def nics(self, bridge: str) -> tuple[Nic, ...]:
         """Return the uplinks among the ports of a bridge, sorted by name."""
@@ -83,36 +82,22 @@ class OvsUplinks:
     def connected(self, bridge: str) -> tuple[str, ...]:
         """Return a bridge and those that its packets reach.
 
-        Bridges of Open vSwitch and Linux are connected by patch ports and
-        veth pairs, those of two physical networks, too. The way ends at the
-        integration bridge.
+        Bridges are connected by patch ports. The way ends at the integration
+        bridge, and at bridges of other physical networks.
         """
         reached = [bridge]
         for name in reached:
-            reached += [
-                next_bridge
-                for next_bridge in dict.fromkeys(self._neighbours(name))
-                if next_bridge not in (*reached, self._integration)
-            ]
-        return tuple(reached)
-
-    def _neighbours(self, bridge: str) -> Iterator[str]:
-        """Yield the bridges at the other ends of a bridge's ports."""
-        ends = self._links.bridge_ports(bridge)
-        for interface in self._interfaces(bridge):
-            if interface.type == 'patch':
+            for interface in self._interfaces(name):
                 peer = interface.options.get('peer', '')
-                if peer in self._ovs.bridge_of:
-                    yield self._ovs.bridge_of[peer]
-            elif interface.is_kernel_port:
-                ends.append(interface.name)
-        for end in ends:
-            other = self._links.other_end(end)
-            if other is not None:
-                found = self._ovs.bridge_of.get(other)
-                found = found or self._links.bridge_of(other)
-                if found is not None:
-                    yield found
+                next_bridge = self._ovs.bridge_of.get(peer)
+                if (
+                    interface.type == 'patch'
+                    and next_bridge is not None
+                    and next_bridge not in self._ends
+                    and next_bridge not in reached
+                ):
+                    reached.append(next_bridge)
+        return tuple(reached)
 
     def physnets(self, bridge: str) -> tuple[str, ...]:
         """Return the physical networks whose packets reach a bridge."""

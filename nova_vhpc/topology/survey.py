@@ -44,7 +44,7 @@ class Survey:
             else ml2
         )
         self._uplinks = ovs_uplinks.OvsUplinks(
-            self._ovs, self._neutron, self.is_uplink, host_links
+            self._ovs, self._neutron, self.is_uplink
         )
         self._encap_of_bridge: dict[str, str] = {}
         self._encap_of_nic: dict[str, str] = {}
@@ -65,8 +65,6 @@ class Survey:
 
     def is_uplink(self, nic: str) -> bool:
         """Return whether an interface of the kernel counts as an uplink."""
-        if self._links.routes(nic):
-            return False
         if any(fnmatch.fnmatchcase(nic, p) for p in self._nic_patterns):
             return True
         return self._links.is_nic(nic)
@@ -126,7 +124,7 @@ class Survey:
         return tuple(
             name
             for name in self._uplinks.connected(bridge)[1:]
-            if self.nics_of(name)
+            if self._uplinks.nics(name)
         )
 
     def _add_physnets(self) -> None:
@@ -173,24 +171,19 @@ class Survey:
         with_nics = [
             name
             for name in self._uplinks.connected(bridge)
-            if self.nics_of(name)
+            if self._uplinks.nics(name)
         ]
         for name in with_nics:
-            self.nics[name] = self.nics_of(name)
+            self.nics[name] = self._uplinks.nics(name)
         return with_nics
 
     def _add_encap_ips(
         self, addresses: Callable[[], Mapping[str, links.Address]]
     ) -> None:
         encap_ips = self._ovs.encap_ips
-        # OVN wants the operator's text, which may be in any spelling.
-        found = (
-            {links.same(ip): at for ip, at in addresses().items()}
-            if encap_ips
-            else {}
-        )
+        found = addresses() if encap_ips else {}
         for encap_ip in encap_ips:
-            address = found.get(links.same(encap_ip))
+            address = found.get(encap_ip)
             if address is None:
                 self.problems.append(
                     f'no network interface of this host has the IP address '
@@ -199,14 +192,6 @@ class Survey:
                 continue
             device = address.device
             self._rails[encap_ip] = address.subnet
-            if self._links.routes(device):
-                self.notes.append(
-                    f'encap IP {encap_ip} is on {device}, so that routes of '
-                    'this host, not claims, decide which NIC its tunnels '
-                    'take; uplinks of tunneled networks need encap IPs on '
-                    'the NICs themselves'
-                )
-                continue
             taken_by = self._place_encap_ip(encap_ip, device)
             if taken_by is None:
                 self.notes.append(

@@ -35,9 +35,6 @@ TIMEOUT_S = 5.0
 
 PROGRAM = 'ovs-ofctl'
 
-_LATER_VERSIONS = 'OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15'
-"""For bridges whose column ``protocols`` lacks what ovs-ofctl tries."""
-
 
 class PortNetworks:
     """The networks of all ports of guests.
@@ -59,9 +56,6 @@ class PortNetworks:
         self._read_s = 0.0
         self._has_flows = False
         self._of_ml2: Mapping[str, port_network.PortNetwork] = {}
-        # By Neutron's port: that of a trunk is a patch port, and the guest's
-        # tap is on a bridge of the trunk.
-        self._of_iface_id: Mapping[str, port_network.PortNetwork] = {}
         self._of_ovn: Mapping[int, port_network.PortNetwork] = {}
 
     def of_port(
@@ -79,24 +73,9 @@ class PortNetworks:
             found = self._find(port)
         return found
 
-    @property
-    def unreadable(self) -> bool:
-        """Whether OVN has physical networks here and no flow can be read.
-
-        A port of unknown network may then be on one of them. Without any,
-        all networks are tunneled.
-        """
-        self._refresh(FLOWS_AGE_S)
-        return (
-            self._state is not None
-            and self._state.has_ovn
-            and bool(self._state.neutron_bridges.mappings)
-            and not self._has_flows
-        )
-
     def may_change(self, port: open_vswitch.Interface) -> bool:
         """Return whether more may soon be known of a port's network."""
-        if self._has_ml2(port):
+        if port.name in self._of_ml2:
             return False
         if self._find(port) is None:
             return self._has_flows or bool(self._of_ml2)
@@ -107,16 +86,10 @@ class PortNetworks:
             return True
         return 0 <= time.time() - installed_s < SETTLE_S
 
-    def _has_ml2(self, port: open_vswitch.Interface) -> bool:
-        iface_id = port.external_ids.get('iface-id', '')
-        return port.name in self._of_ml2 or iface_id in self._of_iface_id
-
     def _find(
         self, port: open_vswitch.Interface
     ) -> port_network.PortNetwork | None:
-        found = self._of_ml2.get(port.name) or self._of_iface_id.get(
-            port.external_ids.get('iface-id', '')
-        )
+        found = self._of_ml2.get(port.name)
         if found is None and port.ofport is not None:
             found = self._of_ovn.get(port.ofport)
         return found
@@ -133,13 +106,6 @@ class PortNetworks:
         self._of_ml2 = port_network.of_ml2(
             port for bridge in state.bridges for port in bridge.ports
         )
-        self._of_iface_id = {
-            interface.external_ids['iface-id']: self._of_ml2[port.name]
-            for port in state.port.values()
-            if port.name in self._of_ml2
-            for interface in port.interfaces
-            if 'iface-id' in interface.external_ids
-        }
         flows = None
         if state.has_ovn:
             flows = self._dump_flows(state.neutron_bridges.integration)
@@ -172,41 +138,27 @@ class FlowReader:
             else f'unix:{self._directory / bridge}.mgmt'
         )
         try:
-            flows = self._dump(target)
+            done = subprocess.run(
+                [PROGRAM, '--no-stats', 'dump-flows', target, 'table=0'],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if not self._is_logged:
                 self._is_logged = True
                 stderr = getattr(error, 'stderr', None) or ''
                 LOG.warning(
-                    'Flows of bridge %s cannot be read (%s), so that the '
-                    'networks of OVN that its ports are on are unknown, and '
-                    'their packets are not steered; install %s, or give the '
+                    'Flows of bridge %s cannot be read (%s), so that claims '
+                    'of servers on provider networks of OVN, which steer '
+                    'nothing, are not noticed; install %s, and give the '
                     "agent's unit CapabilityBoundingSet=CAP_DAC_OVERRIDE if "
-                    'ovs-vswitchd does not run as root and the reason is a '
-                    'refused permission',
+                    'ovs-vswitchd does not run as root',
                     bridge,
                     ' '.join(f'{error} {stderr}'.split()),
                     PROGRAM,
                 )
             return None
         self._is_logged = False
-        return flows
-
-    def _dump(self, target: str) -> str:
-        """Return the flows, by any version of OpenFlow that the bridge has."""
-        try:
-            return _ofctl(target)
-        except subprocess.CalledProcessError as error:
-            if 'version negotiation failed' not in error.stderr:
-                raise
-            return _ofctl(target, '-O', _LATER_VERSIONS)
-
-
-def _ofctl(target: str, *options: str) -> str:
-    return subprocess.run(
-        [PROGRAM, *options, '--no-stats', 'dump-flows', target, 'table=0'],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    ).stdout
+        return done.stdout

@@ -25,10 +25,6 @@ PORTS_INSTEAD = (
 )
 
 
-_HYBRID = 'qbr'
-"""Beginning of the names of Linux bridges of hybrid plugging (os-vif)."""
-
-
 class Carrier(NamedTuple):
     """What makes the packets of a server take the claimed uplinks.
 
@@ -102,33 +98,17 @@ class Steering:
         """
         if all(nic.in_hardware for nic in chosen):
             return Carrier('hardware')
-        ports = self._ports.of_guest(uuid)
-        # With hybrid plugging the tap is on a Linux bridge of its own, whose
-        # other end is the port in Open vSwitch.
-        bridges = {
-            nic.mac: None
-            if nic.mac.lower() in ports
-            else self._linux_bridge(nic)
-            for nic in chosen
-        }
+        bridges = {nic.mac: self._linux_bridge(nic) for nic in chosen}
         if any(bridges.values()):
             return self._on_linux_bridges(bridges, uplinks)
         self._refuse_bonds(uplinks)
+        ports = self._ports.of_guest(uuid)
         known = {
             nic.mac: network
             for nic in chosen
             if nic.mac.lower() in ports
             and (network := self._networks.of_port(ports[nic.mac.lower()]))
         }
-        if len(known) < len(chosen) and self._networks.unreadable:
-            mac = next(nic.mac for nic in chosen if nic.mac not in known)
-            raise UnsupportedError(
-                f'the flows of Open vSwitch on host {self.host} cannot be '
-                f'read, so that the network of NIC {mac} is unknown',
-                f'See the log of nova-vhpc-agent: is {port_networks.PROGRAM} '
-                'installed, and may it open the sockets of the bridges?',
-                cause='network-unknown',
-            )
         for mac, network in known.items():
             self._refuse_fault(mac, network)
         provider = {m: one for m, one in known.items() if not one.tunneled}
@@ -172,16 +152,6 @@ class Steering:
         """
         claimed = {uplink.bridge for uplink in uplinks}
         for mac, bridge in bridges.items():
-            if bridge is not None and bridge.startswith(_HYBRID):
-                raise UnsupportedError(
-                    f'NIC {mac} is plugged into Open vSwitch of host '
-                    f'{self.host} by way of {bridge}, and Open vSwitch is '
-                    'not read, or has no port with its '
-                    'external_ids:attached-mac and vm-uuid',
-                    'Is ovsdb-server running, and is [vhpc_topology] '
-                    'ovsdb_connection right?',
-                    cause='no-port',
-                )
             if bridge not in claimed:
                 raise UnsupportedError(
                     f'NIC {mac} is on {bridge or "no Linux bridge"} of host '

@@ -4,9 +4,7 @@
 """Claims that steer nothing are said, on real Open vSwitch and OVN."""
 
 from typing import Any
-from unittest import mock
 
-from nova_vhpc.agent.uplinks import port_networks
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc_lab.ovn import lab
 
@@ -81,23 +79,6 @@ class SteeringTest(encap_ip.EncapIpTestCase):
         text = self.unsteered(self.start('provider', 1), 'other-physnet')
         for word in (self.target.mac, 'hpc0', 'hpc1'):
             self.assertIn(word, text)
-
-    def test_bridge_without_openflow_1_0_is_read(self) -> None:
-        """Neutron's own agent sets such a list of protocols."""
-        bridge = self.host.bridge('int')
-        self.addCleanup(
-            self.host.vsctl, 'clear', 'bridge', bridge, 'protocols'
-        )
-        self.host.vsctl(
-            'set', 'bridge', bridge, 'protocols=OpenFlow13,OpenFlow15'
-        )
-        self.unsteered(self.start('provider', 1), 'other-physnet')
-        self.assertEqual('encap_ip', self.way(self.start(self.lab.tag, 1)))
-
-    def test_network_is_unknown_without_flows(self) -> None:
-        with mock.patch.object(port_networks, 'PROGRAM', 'no-ovs-ofctl'):
-            text = self.unsteered(self.start('provider', 1), 'network-unknown')
-        self.assertIn(self.target.mac, text)
 
     def test_several_mapped_segments_are_said(self) -> None:
         text = self.unsteered(self.start('segments', 0), 'several-segments')

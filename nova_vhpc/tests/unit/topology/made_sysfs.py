@@ -32,7 +32,6 @@ class SysfsTestCase(base.BaseTestCase):
     def port(self, name: str, bridge: str = 'br0', **files: str) -> Path:
         path = self.link(name, **files)
         (self.sysfs / 'class' / 'net' / bridge / 'brif' / name).mkdir()
-        (path / 'master').symlink_to(path.parent / bridge)
         return path
 
     def nic(self, name: str, bridge: str = 'br0', **files: str) -> None:

@@ -107,59 +107,6 @@ class PhysnetTest(OvsDiscoveryTest):
         self.assertEqual(('hpc1',), uplink.physnets)
         self.assertIn('it reaches those of br-phys', self.problem('br-hpc1'))
 
-    def veth(
-        self, name: str, bridge: str | None, ends: tuple[int, int]
-    ) -> None:
-        """Make one end of a veth pair, in a Linux bridge or in none."""
-        make = self.link if bridge is None else self.port
-        words = (name,) if bridge is None else (name, bridge)
-        make(*words, ifindex=str(ends[0]), iflink=str(ends[1]))
-
-    def test_bridges_of_two_physnets_that_are_patched_share_the_nic(
-        self,
-    ) -> None:
-        self.options['ovn-bridge-mappings'] = 'net1:br-a,net2:br-b'
-        self.device('eth0')
-        self.ovs_bridge(
-            'br-a',
-            single('eth0'),
-            single('a', type='patch', options={'peer': 'b'}),
-        )
-        self.ovs_bridge(
-            'br-b', single('b', type='patch', options={'peer': 'a'})
-        )
-        ((place, uplink),) = self.uplinks().items()
-        self.assertEqual(('br-a', 'eth0'), place)
-        self.assertEqual(('net1', 'net2'), uplink.physnets)
-
-    def test_nic_of_a_linux_bridge_behind_a_veth_pair_is_found(self) -> None:
-        self.bridge('brq')
-        self.nic('eth0', 'brq', ifindex='2', iflink='2')
-        self.veth('veth1', 'brq', (7, 8))
-        self.veth('veth2', None, (8, 7))
-        self.ovs_bridge('br-hpc1', single('veth2'))
-        ((place, uplink),) = self.uplinks().items()
-        self.assertEqual(('brq', 'eth0'), place)
-        self.assertEqual(('hpc1',), uplink.physnets)
-
-    def test_uplinks_on_one_wire_are_noted(self) -> None:
-        self.options = {}
-        for function in ('eth0', 'eth1'):
-            self.device(function, phys_port_id='0c42a1')
-        for vlan, nic in ((100, 'eth0'), (200, 'eth0'), (300, 'eth1')):
-            self.bridge(f'br-{vlan}')
-            port = self.port(f'{nic}.{vlan}', f'br-{vlan}')
-            (port / f'lower_{nic}').mkdir()
-        findings = self.discover()
-        self.assertEqual((), findings.problems)
-        self.assertEqual(3, len(findings.topology.uplinks))
-        self.assertEqual(2, len(findings.notes))
-        for note, names in zip(
-            findings.notes, ('eth0.200', 'eth1.300'), strict=True
-        ):
-            self.assertIn('br-100/eth0.100', note)
-            self.assertIn(names, note)
-
     def test_missing_mapped_bridge_is_reported(self) -> None:
         self.assertIn(
             'hpc1 is mapped to bridge br-hpc1, which does not exist',
@@ -394,31 +341,3 @@ class EncapIpTest(OvsDiscoveryTest):
         one, two = self.discover().notes
         self.assertIn('encap IP 10.1.0.1 is on lo, which leads to no', one)
         self.assertIn('encap IP 10.2.0.1 is on br-t, which leads to no', two)
-
-
-class AddressTest(OvsDiscoveryTest):
-    """Encap IPs are addresses, in the operator's spelling."""
-
-    def test_spelling_of_an_encap_ip_does_not_matter_and_is_kept(self) -> None:
-        self.options = {'ovn-remote': 'x'}
-        self.addresses = {'fd00::1': 'eth1', 'fd00:1::1': 'eth2'}
-        for nic in ('eth1', 'eth2'):
-            self.device(nic)
-        for text in ('fd00::1,fd00:1::1', 'FD00:0::0001,fd00:1:0:0::1'):
-            self.options['ovn-encap-ip'] = text
-            self.assertEqual(
-                text.split(','), [u.encap_ip for u in self.uplinks().values()]
-            )
-
-    def test_encap_ip_that_is_routed_over_several_nics_is_said(self) -> None:
-        self.link('lo', flags='0x9')
-        self.link('tenants', flags='0x41', uevent='DEVTYPE=vrf')
-        self.options = {'ovn-remote': 'x', 'ovn-encap-ip': '10.255.0.7'}
-        for device in ('lo', 'tenants'):
-            self.addresses = {'10.255.0.7': device}
-            findings = self.discover()
-            self.assertEqual((), findings.problems)
-            (note,) = findings.notes
-            self.assertIn(f'10.255.0.7 is on {device}', note)
-            self.assertNotIn('nic_patterns', note)
-            self.assertEqual((), findings.topology.uplinks)

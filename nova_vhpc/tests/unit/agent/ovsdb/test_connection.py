@@ -144,9 +144,6 @@ class OptionTest(base.BaseTestCase):
         self.assertFalse(marker.exists())
 
     def test_wrong_value_is_refused(self) -> None:
-        for remote in (
-            *('/run/db.sock', 'unix:', 'ssl:127.0.0.1:6640'),
-            *('127.0.0.1:6640', 'tcp:127.0.0.1', 'tcp:::1:6640'),
-        ):
+        for remote in ('/run/db.sock', 'unix:', 'ssl:127.0.0.1:6640'):
             with self.assertRaisesRegex(errors.ConfigError, 'unix:PATH'):
                 self.make(remote)

@@ -49,7 +49,6 @@ class SteeringTest(base.BaseTestCase):
         self.domain = domain.Domain('u', MACS)
         self.networks: dict[str, port_network.PortNetwork] = {}
         self.unsettled: set[str] = set()
-        self.unreadable = False
         self.sysfs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.binders = [self.binder('t', binder_base.TUNNEL)]
 
@@ -72,7 +71,6 @@ class SteeringTest(base.BaseTestCase):
             port.external_ids['attached-mac'] in self.unsettled
             or port.external_ids['attached-mac'] not in self.networks
         )
-        networks.unreadable = self.unreadable
         return steering.Steering(
             binder_base.BinderSet(self.binders),
             'h1',
@@ -108,32 +106,6 @@ class SteeringTest(base.BaseTestCase):
     def test_unknown_network_is_for_the_first_binder_for_now(self) -> None:
         carrier = self.carrier()
         self.assertEqual(('t', False), (carrier.name, carrier.is_certain))
-
-    def test_network_is_unknown_while_flows_cannot_be_read(self) -> None:
-        self.unreadable = True
-        self.assert_unsteered('network-unknown', MACS[1], 'h1')
-        # That of a port that Neutron's agent has recorded is known.
-        self.networks = {MACS[1]: TUNNEL}
-        self.assertEqual('t', self.carrier().name)
-
-    def test_port_of_open_vswitch_counts_more_than_a_linux_bridge(
-        self,
-    ) -> None:
-        """Hybrid plugging: the tap is on a Linux bridge of its own."""
-        self.plug_nics(
-            *(
-                NIC.format(
-                    kind='bridge', mac=mac, source="<source bridge='qbr1'/>"
-                )
-                for mac in MACS
-            )
-        )
-        self.networks = {MACS[1]: provider('hpc1')}
-        self.assertEqual('neutron', self.carrier().name)
-        self.networks = {MACS[1]: TUNNEL}
-        self.assertEqual('t', self.carrier().name)
-        self.read = lambda: None
-        self.assert_unsteered('no-port', MACS[1], 'qbr1', 'h1')
 
     def test_network_that_may_change_is_for_any_binder(self) -> None:
         """OVN makes the flows to physical networks last."""
@@ -205,8 +177,6 @@ class SteeringTest(base.BaseTestCase):
         )
 
     def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
-        self.read = lambda: None
-
         def plug(bridge: str) -> None:
             self.plug_nics(
                 NIC.format(
@@ -223,7 +193,6 @@ class SteeringTest(base.BaseTestCase):
 
     def test_tap_that_another_agent_has_plugged_is_found(self) -> None:
         """Nova has only made it, and names no bridge."""
-        self.read = lambda: None
         net = self.sysfs / 'class/net'
         (net / 'br-hpc1/bridge').mkdir(parents=True)
         (net / 'tap02').mkdir()
