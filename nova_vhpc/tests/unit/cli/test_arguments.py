@@ -78,8 +78,12 @@ class ArgumentsTest(base.BaseTestCase):
             ('cluster', 'list', '--all'),
         ):
             with self.subTest(words=words):
-                status, *_ = osc_shell.run(object(), *words)
-                self.assertEqual(2, status)
+                err = io.StringIO()
+                with contextlib.redirect_stderr(err):
+                    self.assertRaises(
+                        SystemExit, osc_shell.run, object(), *words
+                    )
+                self.assertIn('unrecognized arguments: --', err.getvalue())
 
     def test_wrong_number_names_the_option_as_it_is_written(self) -> None:
         err = io.StringIO()
