@@ -159,9 +159,8 @@ class Explain(base.Lister):
         reader = cluster_reader.ClusterReader(self.connection)
         cluster = reader.one(group, all_projects=False)
         self.note(
-            f'Cluster {cluster.name}: {cluster.running} of '
-            f'{len(cluster.members)} members run, on {cluster.host_count} '
-            'host(s).'
+            f'Cluster {cluster.name}: {cluster_limits.running(cluster)} '
+            f'members run, on {cluster.host_count or "?"} host(s).'
         )
         for limit in cluster_limits.limits(cluster):
             self.note(f'Limited by: {limit.text}. {limit.remedy}.')

@@ -269,11 +269,21 @@ def _refused(status: int, adapter: Any) -> str:
     service = getattr(adapter, 'service_type', None) or 'cloud'
     if status == 401:
         return f'{service}: {failures.refusal(status, place(None))}'
+    if wrong := wrong_scope(adapter):
+        return f'{service}: {wrong}'
     return (
-        f'{service} does not let this user read the hosts of the cloud; only '
-        'an administrator may: use credentials with the role admin, or ask '
-        'the operator of the cloud'
+        f'{service} does not let this user read that; only an administrator '
+        'may: use credentials with the role admin in a project, or ask the '
+        'operator of the cloud'
     )
+
+
+def wrong_scope(client: Any) -> str:
+    """Return what to change if a token is not of a project; else nothing.
+
+    :param client: connection, session or adapter.
+    """
+    return failures.wrong_scope(place(None), failures.scope(client))
 
 
 def get(adapter: Any, path: str, version: str | None) -> Any:

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
+import io
 import pathlib
 import time
 import uuid
@@ -339,7 +341,10 @@ class ShowTest(ClusterTestCase):
             self.cloud.refused.append(f'marker={name}')
         for argv in (('list',), ('list', '--all-projects')):
             (cluster,) = self.json('cluster', *argv)
-            self.assertEqual((2, 0), (cluster['Members'], cluster['Running']))
+            self.assertEqual(2, cluster['Members'])
+            unknown = ('Running', 'Hosts', 'Tier', 'CPU Received')
+            self.assertEqual([None] * 4, [cluster[key] for key in unknown])
+            self.assertIn('state of 2 members (a, b)', cluster['Limited By'])
 
     def test_tier_is_unknown_as_long_as_a_host_is(self):
         self.assertEqual('switch', self.json('cluster', 'show', 'g')['tier'])
@@ -453,6 +458,133 @@ class LimitTest(ClusterTestCase):
             self.assertEqual(tier, answer['tier'])
             self.assertIn(words, answer['limited_by'][0])
             self.assertIn('--move', answer['what_to_do'][0])
+
+    def test_member_of_a_cell_that_is_down_is_left_alone(self):
+        """It most probably runs."""
+        self.servers['a'] = {
+            **{'id': 'a', 'tenant_id': 'p', 'status': 'UNKNOWN'},
+            'links': [],
+        }
+        for as_user in (lambda: None, self.as_tenant):
+            as_user()
+            limits, remedies = self.limits()
+            self.assertEqual(
+                'Nova does not know the state of 1 member (a): its cell is '
+                'down',
+                limits[0],
+            )
+            self.assertIn('ask the operator', remedies[0])
+            self.assertFalse(
+                [text for text in (*limits, *remedies) if 'not run' in text]
+            )
+            answer = self.json('cluster', 'show', 'g')
+            self.assertEqual('1 of 2, 1 unknown', answer['running'])
+            self.assertIsNone(answer['vcpus'])
+            self.assertIsNone(answer['members'][0]['vcpus'])
+
+    def test_member_whose_host_does_not_say_is_unknown(self):
+        self.servers['a']['OS-EXT-STS:power_state'] = 0
+        self.assertLimit('state of 1 member (a): its host does not say')
+        # A server that is stopped has no power state either, on some hosts.
+        self.servers['a']['status'] = 'SHUTOFF'
+        self.assertLimit('a (SHUTOFF)')
+
+    def test_no_remedy_loses_data_or_ends_what_goes_on(self):
+        for status in (
+            *('BUILD', 'ERROR', 'HARD_REBOOT', 'PAUSED', 'REBUILD', 'RESCUE'),
+            *('RESIZE', 'REVERT_RESIZE', 'SHELVED', 'SHELVED_OFFLOADED'),
+            *('SHUTOFF', 'SOFT_DELETED', 'SUSPENDED', 'UNKNOWN'),
+        ):
+            self.server('b', self.hosts[1], status=status)
+            _, (remedy, *_) = self.limits()
+            for word in ('delete', 'evacuate', 'rebuild', '--force'):
+                self.assertNotIn(word, remedy)
+            busy = status in ('BUILD', 'HARD_REBOOT', 'REBUILD', 'RESIZE')
+            if busy:
+                self.assertIn('wait until Nova is done', remedy)
+
+    def test_link_of_a_silent_agent_is_unknown(self):
+        uplink = world.uplink_uuids(self.hosts[1])[0]
+        resources = self.bulk['provider_summaries'][uplink]['resources']
+        resources[model.UPLINK]['capacity'] = 0
+        self.publish(self.hosts[1:], minutes_ago=90)
+        limits, _ = self.limits()
+        self.assertFalse([text for text in limits if 'link of' in text])
+
+    def test_uplinks_that_may_not_be_seen_are_not_called_missing(self):
+        self.cloud.refused = ['/allocation_candidates', '/allocations/']
+        answer = self.json('cluster', 'show', 'g')
+        self.assertFalse(
+            [text for text in answer['limited_by'] if 'no agent' in text]
+        )
+        self.assertIn(cluster_reader.UPLINKS_UNSEEN, answer['not_shown'])
+        answer = self.json('host', 'show', self.hosts[0])
+        self.assertEqual([], answer['remarks'])
+
+
+class FindTest(ClusterTestCase):
+    """Which cluster a name or an ID means."""
+
+    UUID = '7f0aa4d2-2f4b-4a44-8d4b-2a9f6f0c9f10'
+
+    def setUp(self):
+        super().setUp()
+        self.server('c', self.hosts[0], tenant_id='q')
+        self.group('g', 'c')
+        theirs = self.groups.pop()
+        theirs |= {'id': self.UUID, 'name': 'theirs', 'project_id': 'q'}
+        self.path = f'/os-server-groups/{self.UUID}'
+        self.cloud.answers[self.path] = {'server_group': theirs}
+
+    def test_administrator_finds_any_cluster_by_its_uuid(self):
+        answer = self.json('cluster', 'show', self.UUID)
+        self.assertEqual(
+            ('theirs', 'q'), (answer['name'], answer['project_id'])
+        )
+        conf = pathlib.Path(self.useFixture(fixtures.TempDir()).join('conf'))
+        conf.write_text(f'[vhpc_vendordata]\nid_secret = {"s" * 32}\n')
+        status, _, err = self.run_(
+            *('cluster', 'topology', self.UUID, '--format', 'slurm-conf'),
+            *('--config-file', str(conf)),
+        )
+        self.assertEqual(0, status, err)
+
+    def test_uuid_of_others_is_unknown_to_tenants(self):
+        self.as_tenant()
+        self.cloud.refused.append(self.path)
+        status, out, err = self.run_('cluster', 'show', self.UUID)
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn(f"no server group '{self.UUID}'", err)
+        self.assertNotIn('403', err)
+
+    def test_misspelt_names_are_answered_by_what_was_meant(self):
+        self.group('weather', 'a')
+        for argv, meant in (
+            (('cluster', 'show', 'wether'), 'weather'),
+            (('host', 'show', 'hosts00000'), 'host00000'),
+        ):
+            status, _, err = self.run_(*argv)
+            self.assertEqual(1, status)
+            self.assertIn(f'did you mean {meant}?', err)
+
+    def test_misspelt_format_is_answered_by_what_was_meant(self):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            self.assertRaises(
+                SystemExit,
+                *(self.run_, 'cluster', 'topology', 'g'),
+                *('--format', 'slurmconf'),
+            )
+        self.assertIn('did you mean slurm-conf?', err.getvalue())
+
+    def test_unknown_values_are_empty_but_null_in_json(self):
+        self.metadata = {}
+        for form in ('table', 'value'):
+            for argv in (('host', 'list'), ('cluster', 'show', 'g')):
+                _, out, _ = self.run_(*argv, '-f', form)
+                self.assertNotIn('None', out)
+        first, _ = self.json('host', 'list')
+        self.assertIsNone(first['Switch'])
 
 
 class StatesTest(ClusterTestCase):
