@@ -18,6 +18,7 @@ from oslo_config import cfg
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.cli.cluster_model import MemberState
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
@@ -137,7 +138,7 @@ def _refusals(conf: cfg.ConfigOpts) -> list[str]:
     of which address. A broker that is only slow is left to it.
     """
     found = []
-    url = control.messaging.TransportURL.parse(conf)
+    url = messaging.TransportURL.parse(conf)
     if url.transport not in ('rabbit', 'kombu'):
         return []
     tls = conf.oslo_messaging_rabbit.ssl
@@ -201,7 +202,7 @@ def _member_state(vm: Mapping[str, Any], paused: bool) -> MemberState:
     received, latency = vm.get('received'), vm.get('sync_latency_us')
     problem = str(vm.get('problem') or '')
     if paused:
-        problem = 'its agent is paused: openstack vhpc host resume'
+        problem = 'its agent is paused, until openstack vhpc host resume'
     elif vm.get('external') and not problem:
         problem = 'somebody else set its cputune, which the agent leaves alone'
     return MemberState(

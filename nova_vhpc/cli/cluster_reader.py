@@ -202,9 +202,9 @@ class ClusterReader:
                 named.append(group)
             names.append(openstack.text(group['name']))
         if _is_uuid(name) and not named:
-            group = self._group_of_any_project(name)
-            if group is not None:
-                return group
+            found = self._group_of_any_project(name)
+            if found is not None:
+                return found
         if len(named) > 1:
             raise openstack.CloudError(
                 f"{len(named)} server groups have the name '{name}'; give the "

@@ -138,7 +138,8 @@ class Explain(base.Lister):
         except openstack.RefusedError:
             if parsed_args.group:
                 self._tell_of(parsed_args.group)
-            raise base.CommandError(REFUSED) from None
+            wrong_scope = openstack.wrong_scope(self.connection)
+            raise base.CommandError(wrong_scope or REFUSED) from None
         except RequestError as error:
             raise base.CommandError(conf_package.plain(str(error))) from None
         self._planned = answer.placement.infeasible_reason is None

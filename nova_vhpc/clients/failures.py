@@ -163,7 +163,8 @@ def refusal(status: int, place: Place, client: Any = None) -> str:
 def scope(client: Any) -> str:
     """Return of what a token is: project, system, domain, '' if unknown."""
     session = getattr(client, 'session', client)
-    access = getattr(getattr(session, 'auth', None), 'auth_ref', None)
+    plugin = getattr(client, 'auth', None) or getattr(session, 'auth', None)
+    access = getattr(plugin, 'auth_ref', None)
     if isinstance(getattr(access, 'project_id', None), str):
         return 'project'
     if getattr(access, 'system_scoped', None) is True:

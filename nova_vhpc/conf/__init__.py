@@ -38,7 +38,7 @@ _PLACE = re.compile(
 _ATTRIBUTE = re.compile(r'^argument --\w+: Invalid', re.MULTILINE)
 
 
-class _Parser(cfg._CachedArgumentParser):  # type: ignore[misc]
+class _Parser(cfg._CachedArgumentParser):
     """A parser without abbreviations, as are those of its commands."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

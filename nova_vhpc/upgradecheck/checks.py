@@ -320,7 +320,8 @@ def traps(versions: Mapping[str, str]) -> Result:
         )
     if 'placement' in versions:
         faults.append(
-            "the package 'placement' of PyPI is not OpenStack's; install "
-            'openstack-placement and remove it'
+            "the package 'placement' of PyPI is not OpenStack's: uninstall "
+            'it, then install openstack-placement again, which has files of '
+            'the same names'
         )
     return warning('; '.join(faults) + '.') if faults else success()

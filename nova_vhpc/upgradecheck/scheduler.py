@@ -95,7 +95,8 @@ def _filter_traps(enabled: Sequence[str]) -> list[str]:
             'flavors with several request groups have (vhpc:network='
             'multiple-shared), in the metadata of aggregates: it rejects '
             'every host without. Give the aggregates of your hosts '
-            'group_policy=none, or disable that filter.'
+            'group_policy=none, or do without that filter if no flavor '
+            'relies on it.'
         )
     return traps
 
