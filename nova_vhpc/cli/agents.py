@@ -122,7 +122,6 @@ def _conf(args: argparse.Namespace) -> cfg.ConfigOpts:
         prog='nova-vhpc-ctl',
         default_config_files=args.config_file or None,
     )
-    conf_package.report_missing_files(conf)
     if args.timeout is not None:
         try:
             conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
