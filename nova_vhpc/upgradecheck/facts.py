@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc.agent import health
+from nova_vhpc.agent import errors, health
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api, opts, unknown_options
@@ -153,14 +153,17 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_agent(self) -> checks.Result:
         path = status_socket.socket_path(self._conf.vhpc_agent.run_path)
         try:
-            judged = status_socket.fetch(path).get('health') or {}
-            return checks.agent(
-                judged.get('state', ''), health.sentences(judged)
-            )
+            judged = status_socket.fetch(path)['health']
+            return checks.agent(judged['state'], health.sentences(judged))
         except FileNotFoundError:
             return checks.agent_away(path, None, _is_compute_host())
-        except (OSError, ValueError, LookupError, AttributeError) as error:
+        except OSError as error:
             return checks.agent_away(path, str(error))
+        except errors.UNREADABLE as error:
+            return checks.unchecked(
+                'the parts of the agent',
+                f'{path}: {errors.unreadable(error)}',
+            )
 
     def _check_claims(self) -> checks.Result:
         return self._asked(

@@ -357,7 +357,13 @@ class AgentTest(base.TestCase):
         self.assertIn(f'{self.path}: ', result.details)
 
     def test_answer_of_another_program_is_a_warning(self):
-        for answer in ([], {'health': {'parts': {'bus': {}}}}, {'health': 3}):
+        for answer in (
+            [],
+            {},
+            {'health': {}},
+            {'health': {'parts': {'bus': {}}}},
+            {'health': 3},
+        ):
             with self.subTest(answer=answer):
                 server = status_socket.StatusServer(
                     self.path, 0o600, lambda answer=answer: answer
