@@ -267,5 +267,5 @@ class ClientTest(shell.ShellTestCase):
                 'flavor', 'set', 'f', '--workload', 'parallel'
             )
             self.assertEqual((1, ''), (status, out))
-            self.assertIn('needs the role admin', err)
+            self.assertIn('only an administrator may', err)
             self.assertNotIn('403', err)
