@@ -8,6 +8,7 @@ configuration, and mostly only hosts of the control plane reach it.
 """
 
 import argparse
+import socket
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -17,9 +18,12 @@ from oslo_config import cfg
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.cli.cluster_model import MemberState
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
+
+_CONNECT_S = 2.0
 
 NO_BUS = (
     'transport_url is not set, so no agent can be asked; run this where the '
@@ -65,6 +69,12 @@ class Agents:
         if getattr(self.conf, 'transport_url', None) == transport.NO_URL:
             self._client.close()
             raise UnreachableError(NO_BUS)
+        if refusals := _refusals(self.conf):
+            self._client.close()
+            raise UnreachableError(
+                f'no message broker answers at {", ".join(refusals)}; is it '
+                'running, and is transport_url right?'
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -112,13 +122,37 @@ def _conf(args: argparse.Namespace) -> cfg.ConfigOpts:
         prog='nova-vhpc-ctl',
         default_config_files=args.config_file or None,
     )
-    conf_package.report_missing_files(conf)
     if args.timeout is not None:
         try:
             conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
         except ValueError as error:
             raise ValueError(f'--timeout: {error}') from None
     return conf
+
+
+def _refusals(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the brokers with their refusals, if all refuse to connect.
+
+    oslo.messaging tries again until the time is over, and then does not say
+    of which address. A broker that is only slow is left to it.
+    """
+    found = []
+    url = messaging.TransportURL.parse(conf)
+    if url.transport not in ('rabbit', 'kombu'):
+        return []
+    tls = conf.oslo_messaging_rabbit.ssl
+    for broker in url.hosts:
+        port = broker.port or (5671 if tls else 5672)
+        name = broker.hostname or 'localhost'
+        try:
+            with socket.create_connection((name, port), _CONNECT_S):
+                return []
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            shown = f'[{name}]' if ':' in name else name
+            found.append(f'{shown}:{port} ({error.strerror or error})')
+        except OSError:
+            return []
+    return found
 
 
 def state(answer: Mapping[str, Any]) -> str:
@@ -167,7 +201,7 @@ def _member_state(vm: Mapping[str, Any], paused: bool) -> MemberState:
     received, latency = vm.get('received'), vm.get('sync_latency_us')
     problem = str(vm.get('problem') or '')
     if paused:
-        problem = 'its agent is paused: openstack vhpc host resume'
+        problem = 'its agent is paused, until openstack vhpc host resume'
     elif vm.get('external') and not problem:
         problem = 'somebody else set its cputune, which the agent leaves alone'
     return MemberState(

@@ -147,7 +147,7 @@ def _row(cluster: Cluster) -> tuple[Any, ...]:
         cluster.project_id,
         cluster.policy,
         cluster.vcpus,
-        ', '.join(_networks(cluster)),
+        ', '.join(_networks(cluster)) or None,
     )
 
 
@@ -177,7 +177,7 @@ class ShowCluster(_Command, base.ShowOne):
             'policy': cluster.policy,
             'network': ', '.join(_networks(cluster)) or None,
             'vcpus': cluster.vcpus,
-            'running': f'{cluster.running} of {len(cluster.members)}',
+            'running': cluster_limits.running(cluster),
             'hosts': cluster.host_count,
             'tier': _tier(cluster),
             'switches': _places(hosts, 'switch'),

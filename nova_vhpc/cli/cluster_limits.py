@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What slows a virtual cluster down, and what to do about it. Pure.
+"""What slows a virtual cluster down, and what to do about it.
 
 The most important limit comes first. Nothing is said of what the user may not
-see.
+see; what is unknown is called so. A remedy must be true and harmless in every
+state that leads to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nova_vhpc.cli.cluster_model import Cluster, Host, Member
+from nova_vhpc.cli.cluster_model import UNKNOWN, Cluster, Host, Member
 from nova_vhpc.flavor import cpu_policy, extra_specs, recipes, validation
 from nova_vhpc.flavor.request_groups import BRIDGE_TRAITS
 from nova_vhpc.scheduler.planner.model import Tier
@@ -36,26 +37,81 @@ def limits(cluster: Cluster) -> list[Limit]:
     return [limit for find in _FINDERS for limit in find(cluster)]
 
 
+_REMEDIES = {
+    'SHUTOFF': 'openstack server start',
+    'PAUSED': 'openstack server unpause',
+    'SUSPENDED': 'openstack server resume',
+    'SHELVED': 'openstack server unshelve',
+    'SHELVED_OFFLOADED': 'openstack server unshelve',
+    'RESCUE': 'openstack server unrescue',
+    'ERROR': 'openstack server show, whose field fault says why',
+}
+"""What to do about members that do not run, by their status."""
+
+_BUSY = ('BUILD', 'HARD_REBOOT', 'REBUILD', 'RESIZE', 'REVERT_RESIZE')
+"""Statuses that Nova ends by itself."""
+
+
+def running(cluster: Cluster) -> str:
+    """Return how many members run, and of how many Nova does not know."""
+    count = sum(member.running is True for member in cluster.members)
+    unknown = sum(member.running is None for member in cluster.members)
+    text = f'{count} of {len(cluster.members)}'
+    return f'{text}, {unknown} unknown' if unknown else text
+
+
+def _unknown(cluster: Cluster) -> Iterator[Limit]:
+    for cell_is_down, why in (
+        (True, 'cell is down'),
+        (False, 'host does not say'),
+    ):
+        found = [
+            member.name
+            for member in cluster.members
+            if member.running is None
+            and (member.status == UNKNOWN) is cell_is_down
+        ]
+        if found:
+            many = len(found) > 1
+            yield Limit(
+                f'Nova does not know the state of {len(found)} '
+                f'member{"s" if many else ""} ({_names(found)}): '
+                f'{"their" if many else "its"} {why}',
+                'ask the operator of the cloud; they probably run, so leave '
+                'them as they are',
+            )
+
+
 def _not_running(cluster: Cluster) -> Iterator[Limit]:
-    stopped = [member for member in cluster.members if not member.running]
+    stopped = [m for m in cluster.members if m.running is False]
     if stopped:
+        statuses = {member.status for member in stopped}
         yield Limit(
-            f'{len(stopped)} of {len(cluster.members)} members do not run: '
+            f'{len(stopped)} of {len(cluster.members)} members do not run'
+            + (' or are in ERROR: ' if 'ERROR' in statuses else ': ')
             + _names(f'{m.name} ({m.status})' for m in stopped),
-            'start them, or delete them if the program does not need them: '
-            'openstack server show tells why one is in ERROR',
+            '; '.join(map(_remedy, sorted(statuses))),
         )
 
 
+def _remedy(status: str) -> str:
+    """Return what to do about a member that does not run."""
+    if status in _BUSY:
+        return f'{status}: wait until Nova is done'
+    command = _REMEDIES.get(status, 'openstack server show, and the operator')
+    return f'{status}: {command}'
+
+
 def _wrong_flavor(cluster: Cluster) -> Iterator[Limit]:
-    for name, member in sorted({m.flavor: m for m in cluster.members}.items()):
+    flavors = {m.flavor: m for m in cluster.members if m.flavor is not None}
+    for name, member in sorted(flavors.items()):
         problems = validation.problems(member.specs or {})
         if problems:
             yield Limit(
                 f'flavor {name}: {problems[0]}',
-                'an administrator can correct it: openstack vhpc flavor set '
-                f'{name}; then resize the members, which keep the extra specs '
-                'that they were created with',
+                'an administrator can make a right flavor (openstack vhpc '
+                'flavor set); resize the members to it, which keep the extra '
+                'specs that they were created with',
             )
 
 
@@ -64,7 +120,8 @@ def _host_down(cluster: Cluster) -> Iterator[Limit]:
     if down:
         yield Limit(
             f'nova-compute is down on {_names(down)}',
-            'see whether the host is up: openstack compute service list',
+            'look at the host: its servers may run all the same, so do not '
+            'evacuate them before it is off',
         )
 
 
@@ -73,15 +130,16 @@ def _dead_link(cluster: Cluster) -> Iterator[Limit]:
     for member, host in _placed(cluster):
         for uuid in member.claims or ():
             uplink = host.uplink(uuid)
-            if uplink is not None and not uplink.up:
+            # What a silent agent has published is not known to be so now.
+            if uplink is not None and not uplink.up and not host.silent:
                 place = (host.name, str(uplink))
                 dead.setdefault(place, []).append(member.name)
     for (host_name, uplink_name), names in sorted(dead.items()):
         yield Limit(
             f'the link of {uplink_name} of host {host_name} is down, which '
             f'{_names(names)} claimed',
-            'mend the link (cable, switch port), or migrate the members: '
-            'they then claim another uplink',
+            'mend the link (cable, switch port), or migrate the members, '
+            'which then claim another uplink where one is free',
         )
 
 
@@ -95,8 +153,9 @@ def _unclaimed(cluster: Cluster) -> Iterator[Limit]:
         yield Limit(
             f'{_names(found)} claimed no uplink, although the flavor asks for '
             'one: others may be given the same',
-            'migrate (cold) or resize them: they then claim one. openstack '
-            'vhpc flavor show says whether the flavor is right',
+            'openstack vhpc flavor show says whether the flavor is right; if '
+            'it is, a cold migration has them claim one, and stops them '
+            'meanwhile',
         )
 
 
@@ -112,8 +171,9 @@ def _slow(cluster: Cluster) -> Iterator[Limit]:
     if slow:
         yield Limit(
             'less CPU time than stock Linux would give: ' + _names(slow),
-            'see the remarks of openstack vhpc host show; openstack vhpc host '
-            'pause gives the host back to stock Linux',
+            'see the remarks of openstack vhpc host show. If they do not '
+            'help: openstack vhpc host pause gives the host back to stock '
+            'Linux, with all of its servers',
         )
 
 
@@ -157,7 +217,7 @@ def _overcommit(cluster: Cluster) -> Iterator[Limit]:
             f'{host.name} ({host.overcommit:.2f} vCPUs per CPU)'
             for host, _ in full
         )
-        flavors = sorted({m.flavor for m in cluster.members})
+        flavors = sorted(filter(None, {m.flavor for m in cluster.members}))
         yield Limit(
             f'members share CPUs with other servers on {names}',
             'migrate other servers away; for members to come, openstack vhpc '
@@ -166,7 +226,7 @@ def _overcommit(cluster: Cluster) -> Iterator[Limit]:
 
 
 def _no_agent(cluster: Cluster) -> Iterator[Limit]:
-    found = [host.name for host in _hosts(cluster) if host.uplinks is None]
+    found = [host.name for host in _hosts(cluster) if host.has_no_agent]
     if found:
         yield Limit(
             f'no agent has published the uplinks of {_names(found)}: probably '
@@ -182,7 +242,7 @@ def _no_agent(cluster: Cluster) -> Iterator[Limit]:
         yield Limit(
             f'the agent has been silent on {_names(silent)}',
             'see there whether nova-vhpc-agent runs and reaches Placement; '
-            'the scheduler rejects a host whose agent is silent',
+            'by default, the scheduler rejects a host whose agent is silent',
         )
 
 
@@ -208,6 +268,7 @@ def _spread(cluster: Cluster) -> Iterator[Limit]:
 
 
 _FINDERS: Sequence[Callable[[Cluster], Iterator[Limit]]] = (
+    _unknown,
     _not_running,
     _wrong_flavor,
     _host_down,
@@ -251,7 +312,7 @@ def _vcpus_by_host(cluster: Cluster) -> list[tuple[Host, int]]:
     found: dict[str, int] = {}
     for member, host in _placed(cluster):
         if not cpu_policy.dedicated_by(member.specs or {}):
-            found[host.name] = found.get(host.name, 0) + member.vcpus
+            found[host.name] = found.get(host.name, 0) + (member.vcpus or 0)
     return [(h, found[h.name]) for h in _hosts(cluster) if h.name in found]
 
 

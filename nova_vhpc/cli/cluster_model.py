@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from nova_vhpc.scheduler.planner.model import Tier
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
 
+UNKNOWN = 'UNKNOWN'
+"""Nova's status of servers in a cell that is down."""
+
 SILENT_MINUTES = 20
 """Minutes without a publication after which an agent probably does not run:
 the default of ``[vhpc_scheduler] topology_max_age``."""
@@ -24,9 +27,9 @@ class Member:
     :ivar uuid: UUID of the server.
     :ivar name: name of the server.
     :ivar status: Nova's status of the server, such as ``ACTIVE``.
-    :ivar running: whether the server runs, as far as Nova knows.
-    :ivar vcpus: number of vCPUs.
-    :ivar flavor: name of the flavor.
+    :ivar running: whether the server runs; None if Nova does not know.
+    :ivar vcpus: number of vCPUs; None if Nova does not say.
+    :ivar flavor: name of the flavor; None if Nova does not say.
     :ivar specs: extra specs of the flavor; None if Nova does not say.
     :ivar host_id: Nova's ID of the host, which differs by project; None
         without a host.
@@ -40,9 +43,9 @@ class Member:
     uuid: str
     name: str
     status: str
-    running: bool
-    vcpus: int
-    flavor: str
+    running: bool | None
+    vcpus: int | None
+    flavor: str | None
     specs: Mapping[str, str] | None
     host_id: str | None = None
     host: str | None = None
@@ -80,6 +83,7 @@ class Host:
     :ivar uplinks: what its agent has published; None if none has.
     :ivar silent_minutes: minutes since its agent last published; None if
         unknown.
+    :ivar published_known: whether the user may see what agents publish.
     """
 
     name: str
@@ -90,6 +94,12 @@ class Host:
     rack: str | None = None
     uplinks: HostUplinks | None = None
     silent_minutes: int | None = None
+    published_known: bool = True
+
+    @property
+    def has_no_agent(self) -> bool:
+        """Whether no agent has published its uplinks, as far as is known."""
+        return self.uplinks is None and self.published_known
 
     @property
     def silent(self) -> bool:
@@ -133,19 +143,29 @@ class Cluster:
     states: Mapping[str, MemberState] | None = None
 
     @property
-    def running(self) -> int:
-        """Number of members that run."""
-        return sum(member.running for member in self.members)
+    def running(self) -> int | None:
+        """Number of members that run; None if Nova does not know of all."""
+        if any(member.running is None for member in self.members):
+            return None
+        return sum(bool(member.running) for member in self.members)
 
     @property
-    def vcpus(self) -> int:
-        """Number of vCPUs of all members."""
-        return sum(member.vcpus for member in self.members)
+    def vcpus(self) -> int | None:
+        """Number of vCPUs of all members; None if Nova does not say."""
+        found = [member.vcpus for member in self.members]
+        return None if None in found else sum(filter(None, found))
 
     @property
-    def host_count(self) -> int:
-        """Number of hosts that members are on."""
+    def host_count(self) -> int | None:
+        """Number of hosts that members are on; None if Nova does not say."""
+        if self._is_cell_down:
+            return None
         return len({m.host_id for m in self.members if m.host_id})
+
+    @property
+    def _is_cell_down(self) -> bool:
+        """Whether Nova tells nothing but the ID of a member."""
+        return any(member.status == UNKNOWN for member in self.members)
 
     @property
     def received(self) -> float | None:
@@ -167,8 +187,7 @@ class Cluster:
 
         Members that have no host now are left out.
         """
-        # Of a cell that is down, Nova tells no host.
-        if any(member.status == 'UNKNOWN' for member in self.members):
+        if self._is_cell_down:
             return None
         if self.host_count == 1:
             return Tier.HOST

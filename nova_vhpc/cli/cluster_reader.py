@@ -10,10 +10,12 @@ sentence that says so.
 import concurrent.futures
 import dataclasses
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from nova_vhpc.cli.cluster_model import Cluster, Host, Member
+from nova_vhpc import close_match
+from nova_vhpc.cli.cluster_model import UNKNOWN, Cluster, Host, Member
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import server_groups
@@ -26,6 +28,9 @@ from nova_vhpc.vendordata import nova, nova_server
 _MOST_CALLS = 16
 """Members whose claims are read at a time."""
 
+_NO_STATE = 0
+"""Nova's power state of a server whose host does not say."""
+
 _Value = TypeVar('_Value')
 
 HOSTS_UNSEEN = (
@@ -33,9 +38,13 @@ HOSTS_UNSEEN = (
     'the hosts are, and the CPU time that members receive. Only an '
     'administrator may see them; ask the operator of the cloud.'
 )
+UPLINKS_UNSEEN = (
+    'Not shown: the uplinks of hosts, and where agents run. Placement tells '
+    'only users with the role admin or service, by a token of a project.'
+)
 CLAIMS_UNSEEN = (
     'Not shown: which uplinks members have claimed. Placement tells only '
-    'users with the role admin or service.'
+    'users with the role admin or service, by a token of a project.'
 )
 
 
@@ -72,8 +81,8 @@ class ClusterReader:
                     server['id']: server
                     for server in self._servers(all_projects)
                 }
-            except openstack.RefusedError as error:
-                raise _explained(error, all_projects) from None
+            except openstack.RefusedError:
+                raise _explained(self._connection, all_projects) from None
             found = [_cluster(group, servers) for group in groups]
             clusters = self._completed(one for one in found if one.members)
         return sorted(clusters, key=lambda one: (one.name, one.uuid))
@@ -89,8 +98,8 @@ class ClusterReader:
         with openstack.read():
             try:
                 group = self._group(name, all_projects)
-            except openstack.RefusedError as error:
-                raise _explained(error, all_projects) from None
+            except openstack.RefusedError:
+                raise _explained(self._connection, all_projects) from None
             servers = server_groups.servers(
                 self._connection, group, nova.MICROVERSION
             )
@@ -116,6 +125,8 @@ class ClusterReader:
         if aggregates is None or hypervisors is None:
             return None
         snapshot = self._permitted(lambda: cloud.uplinks(self._connection))
+        if snapshot is None:
+            self.unseen.append(UPLINKS_UNSEEN)
         uplinks = {} if snapshot is None else snapshot.hosts
         places = host_places.places(aggregates, *self._tiers)
         found = {}
@@ -132,6 +143,7 @@ class ClusterReader:
                 rack=rack,
                 uplinks=published,
                 silent_minutes=_silent_minutes(published),
+                published_known=snapshot is not None,
             )
         return found
 
@@ -182,12 +194,17 @@ class ClusterReader:
             )
 
     def _group(self, name: str, all_projects: bool) -> Mapping[str, Any]:
-        named = []
+        named, names = [], []
         for group in server_groups.every(self._connection, all_projects):
             if group['id'] == name:
                 return group
             if group['name'] == name:
                 named.append(group)
+            names.append(openstack.text(group['name']))
+        if _is_uuid(name) and not named:
+            found = self._group_of_any_project(name)
+            if found is not None:
+                return found
         if len(named) > 1:
             raise openstack.CloudError(
                 f"{len(named)} server groups have the name '{name}'; give the "
@@ -195,12 +212,32 @@ class ClusterReader:
             )
         if not named:
             scope = 'any project' if all_projects else 'your project'
+            more = (
+                ''
+                if all_projects
+                else '; an administrator finds those of others by their ID, '
+                'or by --all-projects'
+            )
             raise openstack.CloudError(
-                f"no server group '{name}' in {scope}; openstack vhpc cluster "
-                'list shows those with virtual clusters'
-                + ('' if all_projects else ', --all-projects looks in all')
+                f"no server group '{name}' in {scope}"
+                + (
+                    close_match.hint(name, names)
+                    or '; openstack vhpc cluster list shows those with '
+                    f'virtual clusters{more}'
+                )
             )
         return named[0]
+
+    def _group_of_any_project(self, uuid: str) -> Mapping[str, Any] | None:
+        """Return a server group; None unless the user may see it."""
+        try:
+            answer = self._compute(
+                f'/os-server-groups/{uuid}', server_groups.VERSION
+            )
+        except (openstack.GoneError, openstack.RefusedError):
+            return None
+        group: Mapping[str, Any] = answer['server_group']
+        return group
 
     def _servers(self, all_projects: bool) -> Iterator[Mapping[str, Any]]:
         """Yield servers, page by page.
@@ -227,13 +264,23 @@ class ClusterReader:
             return None
 
 
-def _explained(
-    error: openstack.RefusedError, all_projects: bool
-) -> openstack.CloudError:
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _explained(connection: Any, all_projects: bool) -> openstack.CloudError:
+    """Return what to say of a refusal."""
+    wrong_scope = openstack.wrong_scope(connection)
+    if wrong_scope:
+        return openstack.CloudError(f'Nova refuses this: {wrong_scope}')
     if not all_projects:
         return openstack.CloudError(
             'Nova does not let this user see the servers and server groups of '
-            'the project: the user needs the role reader or member in it'
+            'the project: by default, that takes the role reader or member in '
+            'it, and a token of that project'
         )
     return openstack.CloudError(
         'only an administrator may see the clusters of all projects: leave '
@@ -263,19 +310,34 @@ def _member(server: Mapping[str, Any]) -> Member:
     its ID."""
     flavor = server.get('flavor') or {}
     specs = flavor.get('extra_specs')
+    vcpus, name = flavor.get('vcpus'), flavor.get('original_name')
     return Member(
         uuid=openstack.text(server['id']),
         name=openstack.text(server.get('name') or server['id']),
-        status=openstack.text(server.get('status') or 'UNKNOWN'),
-        running=nova_server.is_running(server),
-        vcpus=openstack.count(flavor.get('vcpus', 0)),
-        flavor=openstack.text(flavor.get('original_name', '')),
+        status=openstack.text(server.get('status') or UNKNOWN),
+        running=_is_running(server),
+        vcpus=None if vcpus is None else openstack.count(vcpus),
+        flavor=None if name is None else openstack.text(name),
         specs=None if specs is None else dict(specs),
         host_id=server.get('hostId') or None,
         host=server.get('OS-EXT-SRV-ATTR:host') or None,
         project_id=openstack.text(server.get('tenant_id', '')),
         hostname=nova_server.hostname_of(server),
     )
+
+
+def _is_running(server: Mapping[str, Any]) -> bool | None:
+    """Return whether a server runs; None if Nova does not know."""
+    if server.get('status', UNKNOWN) == UNKNOWN:
+        return None
+    is_running = nova_server.is_running(server)
+    if (
+        not is_running
+        and server.get('OS-EXT-STS:power_state') == _NO_STATE
+        and nova_server.is_running({**server, 'OS-EXT-STS:power_state': 1})
+    ):
+        return None
+    return is_running
 
 
 def _silent_minutes(published: HostUplinks | None) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_vhpc.cli import arguments, base
-from nova_vhpc.cli.cluster_model import Cluster
+from nova_vhpc.cli.cluster_model import UNKNOWN, Cluster
 from nova_vhpc.cli.cluster_reader import ClusterReader
 from nova_vhpc.clients import openstack
 from nova_vhpc.conf import nova_api as nova_conf
@@ -139,6 +139,18 @@ class TopologyCluster(base.Command):
             reader.one(name, args.all_projects)
             for name in dict.fromkeys(args.cluster)
         ]
+        unknown = [
+            member.uuid
+            for cluster in clusters
+            for member in cluster.members
+            if member.status == UNKNOWN
+        ]
+        if unknown:
+            raise base.CommandError(
+                'Nova does not know names and hosts of members, because their '
+                f'cell is down: {", ".join(unknown)}. Keep the present file, '
+                'and try again later; a member may know: --vendor-data'
+            )
         if any(cluster.hosts is None for cluster in clusters):
             self.note(SWITCHES_UNSEEN)
             secret = None

@@ -138,7 +138,8 @@ class Explain(base.Lister):
         except openstack.RefusedError:
             if parsed_args.group:
                 self._tell_of(parsed_args.group)
-            raise base.CommandError(REFUSED) from None
+            wrong_scope = openstack.wrong_scope(self.connection)
+            raise base.CommandError(wrong_scope or REFUSED) from None
         except RequestError as error:
             raise base.CommandError(conf_package.plain(str(error))) from None
         self._planned = answer.placement.infeasible_reason is None
@@ -159,9 +160,8 @@ class Explain(base.Lister):
         reader = cluster_reader.ClusterReader(self.connection)
         cluster = reader.one(group, all_projects=False)
         self.note(
-            f'Cluster {cluster.name}: {cluster.running} of '
-            f'{len(cluster.members)} members run, on {cluster.host_count} '
-            'host(s).'
+            f'Cluster {cluster.name}: {cluster_limits.running(cluster)} '
+            f'members run, on {cluster.host_count or "?"} host(s).'
         )
         for limit in cluster_limits.limits(cluster):
             self.note(f'Limited by: {limit.text}. {limit.remedy}.')

@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nova_vhpc import close_match
 from nova_vhpc.agent import errors, health
 from nova_vhpc.cli import agents, base
 from nova_vhpc.cli.cluster_model import Host
@@ -35,9 +36,12 @@ class _Facts(base.Command):
             found = reader.hosts()
         if found is None:
             raise base.CommandError(
-                'only an administrator may see the hosts of the cloud: use '
+                openstack.wrong_scope(self.connection)
+                or 'only an administrator may see the hosts of the cloud: use '
                 'credentials with the role admin, or ask the operator'
             )
+        for text in reader.unseen:
+            self.note(text)
         return found
 
     def statuses(
@@ -112,11 +116,15 @@ class ShowHost(_Facts, base.ShowOne):
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the fields of the host."""
-        host = self.hosts(parsed_args).get(parsed_args.host)
+        hosts = self.hosts(parsed_args)
+        host = hosts.get(parsed_args.host)
         if host is None:
             raise base.CommandError(
-                f"no compute host '{parsed_args.host}'; openstack vhpc host "
-                'list shows all'
+                f"no compute host '{parsed_args.host}'"
+                + (
+                    close_match.hint(parsed_args.host, hosts)
+                    or '; openstack vhpc host list shows all'
+                )
             )
         answers, missing = self.statuses(parsed_args, [host.name])
         answer = answers.get(host.name)
@@ -157,11 +165,11 @@ def _server_count(answer: Any) -> int | None:
 def _remarks(host: Host, answer: Any) -> list[str]:
     """Return what is wrong with a host, a sentence each."""
     found = []
-    if host.uplinks is None:
+    if host.has_no_agent:
         found.append(
             'no agent has published uplinks: probably none runs there'
         )
-    else:
+    elif host.uplinks is not None:
         if host.silent:
             found.append(
                 f'its agent last published {host.silent_minutes} minutes ago'
@@ -169,7 +177,7 @@ def _remarks(host: Host, answer: Any) -> list[str]:
         found += [
             f'the link of {uplink} is down'
             for uplink in host.uplinks.uplinks
-            if not uplink.up
+            if not uplink.up and not host.silent
         ]
     if answer is not None:
         try:

@@ -151,7 +151,7 @@ def refusal(status: int, place: Place, client: Any = None) -> str:
         token is; None if unknown.
     """
     if status == 403:
-        return _forbidden(place, _scope(client))
+        return _forbidden(place, scope(client))
     if status == 401:
         return (
             f'the service does not accept the token: is '
@@ -160,10 +160,11 @@ def refusal(status: int, place: Place, client: Any = None) -> str:
     return ''
 
 
-def _scope(client: Any) -> str:
+def scope(client: Any) -> str:
     """Return of what a token is: project, system, domain, '' if unknown."""
     session = getattr(client, 'session', client)
-    access = getattr(getattr(session, 'auth', None), 'auth_ref', None)
+    plugin = getattr(client, 'auth', None) or getattr(session, 'auth', None)
+    access = getattr(plugin, 'auth_ref', None)
     if isinstance(getattr(access, 'project_id', None), str):
         return 'project'
     if getattr(access, 'system_scoped', None) is True:
@@ -173,17 +174,25 @@ def _scope(client: Any) -> str:
     return ''
 
 
-def _forbidden(place: Place, scope: str) -> str:
-    """Return what to change if a user may not do what it asked for."""
+def wrong_scope(place: Place, of: str) -> str:
+    """Return what to change if a token is not of a project; else nothing."""
+    if of not in ('system', 'domain'):
+        return ''
     project = place.options('project_name', 'project_domain_name')
-    if scope in ('system', 'domain'):
-        other = 'system_scope' if scope == 'system' else 'domain_name'
-        return (
-            f'its token is of the {scope}, and services of OpenStack answer '
-            f'tokens of projects: set {project}, and no {other}'
-        )
+    other = place.options('system_scope' if of == 'system' else 'domain_name')
+    return (
+        f'the token is of the {of}, and the service answers tokens of a '
+        f'project; set {project}, and do not set {other}'
+    )
+
+
+def _forbidden(place: Place, of: str) -> str:
+    """Return what to change if a user may not do what it asked for."""
+    if wrong := wrong_scope(place, of):
+        return wrong
+    project = place.options('project_name', 'project_domain_name')
     user = f'the user that {place.options("username")} names'
-    if scope == 'project':
+    if of == 'project':
         return f'{user} needs the role {place.role} in its project'
     return (
         f'{user} needs the role {place.role}, and its token must be of a '

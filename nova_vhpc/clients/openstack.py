@@ -77,7 +77,10 @@ def _why(error: Exception, cloud: str | None, session: Any) -> str:
         # openstacksdk's own text has status and URL, which help nobody here.
         details = getattr(error, 'details', None) if status == 403 else None
         text = details or failures.plain(error)
-        hint = failures.refusal(status, place(cloud), session)
+        if status == 403:
+            hint = wrong_scope(session, cloud) or _only_admin(cloud)
+        else:
+            hint = failures.refusal(status, place(cloud), session)
         return f'{text.rstrip(".")}; {hint}' if hint else text
     text = str(error)
     if _NOT_IN_CATALOG in text:
@@ -269,11 +272,26 @@ def _refused(status: int, adapter: Any) -> str:
     service = getattr(adapter, 'service_type', None) or 'cloud'
     if status == 401:
         return f'{service}: {failures.refusal(status, place(None))}'
+    if wrong := wrong_scope(adapter):
+        return f'{service}: {wrong}'
+    return f'{service} does not let this user read that; {_only_admin(None)}'
+
+
+def _only_admin(cloud: str | None) -> str:
+    where = place(cloud).name or 'the OS_* variables'
     return (
-        f'{service} does not let this user read the hosts of the cloud; only '
-        'an administrator may: use credentials with the role admin, or ask '
-        'the operator of the cloud'
+        'only an administrator may: use credentials with the role admin in a '
+        f'project ({where}), or ask the operator of the cloud'
     )
+
+
+def wrong_scope(client: Any, cloud: str | None = None) -> str:
+    """Return what to change if a token is not of a project; else nothing.
+
+    :param client: connection, session or adapter; None if unknown.
+    :param cloud: name of the cloud in clouds.yaml, if one was given.
+    """
+    return failures.wrong_scope(place(cloud), failures.scope(client))
 
 
 def get(adapter: Any, path: str, version: str | None) -> Any:

@@ -45,11 +45,23 @@ _PLACE = re.compile(
 )
 
 
+_ATTRIBUTE = re.compile(r'^argument --\w+: Invalid', re.MULTILINE)
+
+
+class _Parser(cfg._CachedArgumentParser):
+    """A parser without abbreviations, as are those of its commands."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.allow_abbrev = False
+
+
 class Options(cfg.ConfigOpts):
     """Options of one of our programs, from its arguments and files.
 
     oslo.config offers ``--shell_completion``, but none of its packages has
-    the templates that it needs.
+    the templates that it needs. Abbreviations are refused, because half an
+    option must not do a whole thing, as ``--restor``.
     """
 
     supported_shell_completion: list[str] = []
@@ -66,12 +78,27 @@ class Options(cfg.ConfigOpts):
         :raises SystemExit: on --help, --version and wrong arguments, the
             latter with the option that was probably meant on stderr.
         """
+        said = io.StringIO()
         try:
-            super().__call__(args, **kwargs)
+            with contextlib.redirect_stderr(said):
+                super().__call__(args, **kwargs)
         except SystemExit as exit_request:
+            # oslo.config writes the names of wrong values as attributes.
+            text = _ATTRIBUTE.sub(
+                lambda match: match[0].replace('_', '-'), said.getvalue()
+            )
+            sys.stderr.write(text)
             if exit_request.code == 2:
                 self._print_hint(sys.argv[1:] if args is None else args)
             raise
+        sys.stderr.write(said.getvalue())
+
+    def _pre_setup(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._pre_setup(*args, **kwargs)
+        # oslo.config has no option for it.
+        self._oparser.__class__ = _Parser
+        self._oparser.allow_abbrev = False
+        return found
 
     def parser(self, program: str) -> argparse.ArgumentParser:
         """Return the parser of the command line; read no file.

@@ -295,7 +295,7 @@ class PlacementClient:
             else PlacementError
         )
         text = f'{method} {url}: {code}: {_detail(response)}'
-        if hint := failures.refusal(code, self._place):
+        if hint := failures.refusal(code, self._place, self._adapter):
             text = f'{text.rstrip(". ")}; {hint}'
         raise error_type(text)
 

@@ -6,10 +6,11 @@
 Role
     Say before and after an upgrade what keeps this host from working.
 Doors
-    :class:`.facts.Checks` reads the facts of each check; :mod:`.checks` judges
-    them.
+    :class:`.facts.Checks` reads the facts of each check, those of services by
+    :mod:`.cloud`; :mod:`.checks` and :mod:`.scheduler` judge them.
 Invariants
-    A check that cannot read its facts fails alone. The running agent is judged
+    A check that cannot read its facts warns or fails, alone: only what was
+    checked is a success. The running agent is judged
     by its own health, never here.
 Tests
     ``nova_vhpc/tests/unit/upgradecheck``.

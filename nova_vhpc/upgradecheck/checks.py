@@ -10,7 +10,6 @@ same command runs on controllers and on compute nodes.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from oslo_upgradecheck import upgradecheck
 
@@ -20,22 +19,6 @@ NOVA_MAJORS = {33: '2026.1', 34: '2026.2'}
 """Releases of OpenStack that this release is made for, by nova's major."""
 
 LIBVIRT_MINIMUM = (9, 0, 0)
-
-FILTER = 'VirtualClusterFilter'
-FILTER_CLASS = f'nova_vhpc.scheduler.filters.{FILTER}'
-WEIGHER_CLASS = 'nova_vhpc.scheduler.weights.VirtualClusterWeigher'
-
-ALL_FILTERS = 'nova.scheduler.filters.all_filters'
-ALL_WEIGHERS = 'nova.scheduler.weights.all_weighers'
-
-_SOFT = (
-    'soft_affinity_weight_multiplier',
-    'soft_anti_affinity_weight_multiplier',
-)
-"""Multipliers of which only one applies to a server group."""
-
-_LEAST_LEAD = 0.4
-"""Least difference of raw weight between a host of the plan and another."""
 
 Result = upgradecheck.Result
 Code = upgradecheck.Code
@@ -264,12 +247,20 @@ def agent(state: str, sentences: Sequence[str]) -> Result:
     return failure(details) if state == 'failed' else warning(details)
 
 
-def agent_away(path: str, reason: str | None) -> Result:
+def agent_away(
+    path: str, reason: str | None, has_hypervisor: bool = False
+) -> Result:
     """Return the result if no agent has answered.
 
     :param path: path of the status socket.
     :param reason: error text; None if there is no such socket.
+    :param has_hypervisor: whether an agent is to run on this host.
     """
+    if reason is None and has_hypervisor:
+        return warning(
+            f'not checked: no agent has a socket at {path}. Is '
+            'nova-vhpc-agent stopped, or its [vhpc_agent]run_path another one?'
+        )
     if reason is None:
         return success(f'no agent runs here ({path} does not exist).')
     return warning(
@@ -278,27 +269,30 @@ def agent_away(path: str, reason: str | None) -> Result:
     )
 
 
-def networks(problems: Sequence[str] | None) -> Result:
+def unchecked(what: str, reason: str) -> Result:
+    """Return the result of a check that could not be made.
+
+    :param what: what was to be checked, in the plural.
+    :param reason: why it could not, and what to do.
+    """
+    return warning(f'{what} are not checked: {reason.rstrip(".")}.')
+
+
+def networks(problems: Sequence[str]) -> Result:
     """Check that packets on each network take the uplinks they should.
 
     Claims that steer no packets are told by the health of the agent.
 
-    :param problems: one sentence for each network whose packets go astray;
-        None if Neutron could not be asked.
+    :param problems: one sentence for each network whose packets go astray.
     """
-    if problems is None:
-        return success('networks are not checked: Neutron did not answer.')
     return warning('; '.join(problems)) if problems else success()
 
 
-def flavors(problems: Mapping[str, Sequence[str]] | None) -> Result:
+def flavors(problems: Mapping[str, Sequence[str]]) -> Result:
     """Check the flavors' extra specs.
 
-    :param problems: what is wrong with each flavor that is wrong, by name;
-        None if Nova could not be asked.
+    :param problems: what is wrong with each flavor that is wrong, by name.
     """
-    if problems is None:
-        return success('flavors are not checked: Nova did not answer.')
     if not problems:
         return success()
     named = '; '.join(
@@ -326,132 +320,8 @@ def traps(versions: Mapping[str, str]) -> Result:
         )
     if 'placement' in versions:
         faults.append(
-            "the package 'placement' of PyPI is not OpenStack's; install "
-            'openstack-placement and remove it'
+            "the package 'placement' of PyPI is not OpenStack's: uninstall "
+            'it, then install openstack-placement again, which has files of '
+            'the same names'
         )
     return warning('; '.join(faults) + '.') if faults else success()
-
-
-def scheduler(
-    options: Any, multipliers: Mapping[str, float], own_multiplier: float
-) -> Result:
-    """Check filter and weigher, and what has Nova leave the plan.
-
-    Some options of Nova do not keep our filter and weigher from working, but
-    have Nova take other hosts than the plan's.
-
-    :param options: ``[filter_scheduler]`` of nova.conf.
-    :param multipliers: multipliers of Nova's weighers that compete with the
-        plan, by option.
-    :param own_multiplier: ``[vhpc_scheduler] weight_multiplier``.
-    """
-    missing = _missing(options)
-    if missing:
-        return failure(
-            '[filter_scheduler] of nova.conf lacks '
-            + '; '.join(missing)
-            + '. Add it.'
-        )
-    if ALL_FILTERS not in options.available_filters:
-        return failure(
-            f"available_filters lacks {ALL_FILTERS}, so nova's own filters "
-            'cannot be enabled. Add it as a line of its own.'
-        )
-    traps = [
-        *_filter_traps(options.enabled_filters),
-        *_choice_traps(options),
-        *_weight_traps(options, multipliers, own_multiplier),
-    ]
-    if traps:
-        return warning(' '.join(traps))
-    if options.shuffle_best_same_weighed_hosts:
-        return success(
-            'shuffle_best_same_weighed_hosts has no effect on virtual '
-            'clusters: no two hosts of a plan have the same weight.'
-        )
-    return success()
-
-
-def _missing(options: Any) -> list[str]:
-    """Return the lines that nova.conf lacks."""
-    missing = []
-    if FILTER_CLASS not in options.available_filters:
-        missing.append(f'available_filters = {FILTER_CLASS}')
-    if FILTER not in options.enabled_filters:
-        missing.append(f'enabled_filters = ...,{FILTER}')
-    if WEIGHER_CLASS not in options.weight_classes:
-        missing.append(f'weight_classes = ...,{WEIGHER_CLASS}')
-    return missing
-
-
-def _filter_traps(enabled: Sequence[str]) -> list[str]:
-    """Return what the other filters, or their order, do to our filter."""
-    traps = []
-    later = enabled[enabled.index(FILTER) + 1 :]
-    if later:
-        # NUMATopologyFilter and PciPassthroughFilter replace the candidates
-        # of a host. A filter behind ours also gets hosts more than once.
-        traps.append(
-            f'{FILTER} comes before {", ".join(later)} in enabled_filters. '
-            'Make it the last one: it then costs least, and selects from '
-            'the hosts and candidates that the others leave.'
-        )
-    if 'AggregateInstanceExtraSpecsFilter' in enabled:
-        traps.append(
-            'AggregateInstanceExtraSpecsFilter looks for group_policy, which '
-            'flavors with several request groups have (vhpc:network='
-            'multiple-shared), in the metadata of aggregates: it rejects '
-            'every host without. Give the aggregates of your hosts '
-            'group_policy=none, or disable that filter.'
-        )
-    return traps
-
-
-def _choice_traps(options: Any) -> list[str]:
-    """Return which options have Nova choose among hosts by chance or late."""
-    traps = []
-    size = options.host_subset_size
-    if size > 1:
-        traps.append(
-            f'host_subset_size is {size}: Nova takes one of the {size} best '
-            f'hosts by chance. {FILTER} lists hosts of the plan {size} times, '
-            'so that members follow the plan; a member without a plan lands '
-            'on any of those hosts. Set it to 1.'
-        )
-    if not options.track_instance_changes:
-        traps.append(
-            'track_instance_changes is False: nova-scheduler asks the '
-            'database of its cell for the servers of every host, host by '
-            'host, at every boot. Clusters are placed as well, but later. '
-            'Set it to True, unless the cells have message queues of their '
-            'own.'
-        )
-    return traps
-
-
-def _weight_traps(
-    options: Any, multipliers: Mapping[str, float], own: float
-) -> list[str]:
-    """Return which of Nova's weighers may outweigh the plan."""
-    raised = {
-        name: multiplier
-        for name, multiplier in multipliers.items()
-        if abs(multiplier) > 1.0
-    }
-    total = sum(map(abs, multipliers.values()))
-    total -= min(abs(multipliers.get(name, 0.0)) for name in _SOFT)
-    lead = _LEAST_LEAD * own
-    if (
-        ALL_WEIGHERS not in options.weight_classes
-        or not own
-        or not raised
-        or total <= lead
-    ):
-        return []
-    named = ', '.join(f'{name} = {value:g}' for name, value in raised.items())
-    return [
-        f"Nova's weighers can outweigh the plan ({named}): together they "
-        f'weigh up to {total:g}, and a host of the plan exceeds others by '
-        f'{lead:g} at least. Set [vhpc_scheduler] weight_multiplier to '
-        f'{total / _LEAST_LEAD:g} or more.'
-    ]

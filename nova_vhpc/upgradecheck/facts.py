@@ -5,49 +5,37 @@
 
 import importlib
 import importlib.metadata
-import logging
 import os
 import pkgutil
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from keystoneauth1 import adapter
-from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc.agent import health
+from nova_vhpc.agent import errors, health
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.clients import credentials, failures, neutron
+from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import validation
 from nova_vhpc.linux import cgroup, tick
 from nova_vhpc.scheduler.sources import cost_table_file
-from nova_vhpc.topology import model, neutron_segments
-from nova_vhpc.upgradecheck import checks
-
-LOG = logging.getLogger(__name__)
+from nova_vhpc.topology import model
+from nova_vhpc.upgradecheck import checks, cloud, scheduler
 
 _HOOK = Path('/etc/libvirt/hooks/qemu.d/nova-vhpc')
 
+_Fact = TypeVar('_Fact')
+
 _SIGNS = ('/dev/kvm', '/etc/libvirt')
 """Paths that only a compute host has; one that emulates has no /dev/kvm."""
-
-_FLAVORS_VERSION = '2.61'
-"""First microversion of Nova whose list of flavors has extra specs."""
-
-_PLACEMENT_VERSION = '1.39'
-
-_Summaries = Mapping[str, Mapping[str, Any]]
-"""Provider summaries of Placement, by UUID of the provider."""
-
-_Fact = TypeVar('_Fact')
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -96,7 +84,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'{conf_package.reason(error)}'
             )
         options = self._conf.filter_scheduler
-        return checks.scheduler(
+        return scheduler.check(
             options,
             {name: options[name] for name in _multipliers(options)},
             self._conf.vhpc_scheduler.weight_multiplier,
@@ -106,17 +94,17 @@ class Checks(upgradecheck.UpgradeCommands):
         group = placement_conf.GROUP
         try:
             client = credentials.adapter(self._conf, group)
-            hosts = _providers(
+            hosts = cloud.providers(
                 client, f'required={model.TRAIT_HOST}', model.TRAIT_HOST
             )
             # Without hosts no stamp could be stale.
-            markers = hosts and _providers(
+            markers = hosts and cloud.providers(
                 client, f'resources={model.STAMP}:1', model.STAMP
             )
-            summaries = _summaries(client) if markers else {}
+            summaries = cloud.summaries(client) if markers else {}
             unseen = 0
             if 'scheduler' in self._conf:
-                unseen = _unseen_hosts(
+                unseen = cloud.unseen_hosts(
                     client,
                     summaries,
                     self._conf.scheduler.max_placement_results,
@@ -127,7 +115,7 @@ class Checks(upgradecheck.UpgradeCommands):
             # keystoneauth raises many kinds.
             place = credentials.place(self._conf, group)
             return checks.placement_away(failures.reason(error, place, client))
-        stamps = _stamps(markers, summaries)
+        stamps = cloud.stamps(markers, summaries)
         return checks.placement(
             len(hosts),
             stamps,
@@ -154,7 +142,8 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             from nova_vhpc.agent.actuators import libvirt_cputune
         except ImportError as error:
-            # The check of libvirt tells whether the agent should be there.
+            if _is_compute_host():
+                return checks.unchecked('time slices', str(error))
             return checks.success(
                 f'not checked, because the agent cannot be loaded ({error}).'
             )
@@ -164,28 +153,67 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_agent(self) -> checks.Result:
         path = status_socket.socket_path(self._conf.vhpc_agent.run_path)
         try:
-            judged = status_socket.fetch(path).get('health') or {}
-            return checks.agent(
-                judged.get('state', ''), health.sentences(judged)
-            )
+            judged = status_socket.fetch(path)['health']
+            return checks.agent(judged['state'], health.sentences(judged))
         except FileNotFoundError:
-            return checks.agent_away(path, None)
-        except (OSError, ValueError, LookupError, AttributeError) as error:
+            return checks.agent_away(path, None, _is_compute_host())
+        except OSError as error:
             return checks.agent_away(path, str(error))
+        except errors.UNREADABLE as error:
+            return checks.unchecked(
+                'the parts of the agent',
+                f'{path}: {errors.unreadable(error)}',
+            )
 
     def _check_claims(self) -> checks.Result:
-        return checks.networks(
-            _asked(self._conf, 'network', _network_problems)
+        return self._asked(
+            'networks', 'network', cloud.network_problems, checks.networks
         )
 
     def _check_flavors(self) -> checks.Result:
-        return checks.flavors(
-            _asked(
-                self._conf,
-                'compute',
-                lambda client: validation.problems_of_all(flavors(client)),
-            )
+        return self._asked(
+            'flavors',
+            'compute',
+            lambda client: validation.problems_of_all(cloud.flavors(client)),
+            checks.flavors,
         )
+
+    def _asked(
+        self,
+        what: str,
+        service_type: str,
+        read: Callable[[adapter.Adapter], _Fact],
+        check: Callable[[_Fact], checks.Result],
+    ) -> checks.Result:
+        """Check what is read from a service of OpenStack.
+
+        The credentials are those of ``[placement]``, which nova.conf has:
+        nothing else is configured on each host.
+
+        :param what: what is checked, in the plural.
+        :param service_type: type of the service in Keystone's catalogue.
+        """
+        client = None
+        group = placement_conf.GROUP
+        try:
+            placement = credentials.adapter(self._conf, group)
+            client = adapter.Adapter(
+                placement.session,
+                service_type=service_type,
+                interface=placement.interface,
+                region_name=placement.region_name,
+            )
+            return check(read(client))
+        except credentials.UnusableError as error:
+            return checks.unchecked(what, str(error))
+        except Exception as error:
+            # keystoneauth raises many kinds, and answers may be a proxy's.
+            place = credentials.place(self._conf, group)
+            if failures.is_connection_error(error):
+                reason = failures.reason(error, place, client)
+            else:
+                reason = f'the answer cannot be read ({error!r})'
+            return checks.unchecked(what, reason)
 
     def _check_traps(self) -> checks.Result:
         names = ('SQLAlchemy', 'placement')
@@ -229,140 +257,6 @@ def _libvirt(uri: str, has_nova: bool) -> checks.Result:
 
 def _is_compute_host() -> bool:
     return any(Path(path).exists() for path in _SIGNS)
-
-
-def _asked(
-    conf: cfg.ConfigOpts,
-    service_type: str,
-    read: Callable[[adapter.Adapter], _Fact],
-) -> _Fact | None:
-    """Return what is read from a service of OpenStack.
-
-    The credentials are those of ``[placement]``, which nova.conf has: nothing
-    else is configured on each host.
-
-    :param service_type: type of the service in Keystone's catalogue.
-    :param read: reads from it.
-    :returns: None if the service did not answer, as if there is none.
-    """
-    try:
-        placement = credentials.adapter(conf, placement_conf.GROUP)
-        return read(
-            adapter.Adapter(
-                placement.session,
-                service_type=service_type,
-                interface=placement.interface,
-                region_name=placement.region_name,
-            )
-        )
-    except Exception as error:
-        # keystoneauth raises many kinds, and answers may be a proxy's.
-        LOG.debug('The %s service cannot be asked: %s', service_type, error)
-        return None
-
-
-def flavors(client: adapter.Adapter) -> dict[str, dict[str, str]]:
-    """Return the extra specs of all flavors, by name."""
-    found = {}
-    params = {'is_public': 'None'}
-    # Nova answers [api]max_limit flavors at a time.
-    while page := client.get(
-        '/flavors/detail', params=params, microversion=_FLAVORS_VERSION
-    ).json()['flavors']:
-        found.update({one['name']: one['extra_specs'] for one in page})
-        params['marker'] = page[-1]['id']
-    return found
-
-
-def _network_problems(client: adapter.Adapter) -> list[str]:
-    """Return a sentence for each network whose packets go astray."""
-    agents = neutron.get(client, neutron_segments.AGENTS)['agents']
-    networks = neutron.get(client, neutron_segments.NETWORKS)['networks']
-    return neutron_segments.problems(
-        networks, neutron_segments.mappings(agents)
-    )
-
-
-def _providers(
-    client: adapter.Adapter, query: str, name: str
-) -> list[dict[str, Any]]:
-    """Return the resource providers with a trait or resource class of ours.
-
-    Placement refuses an unknown name. The first agent that publishes creates
-    it, so until then there are no such providers.
-
-    :param query: query string for ``/resource_providers``.
-    :param name: name of the trait or resource class.
-    """
-    try:
-        found: list[dict[str, Any]] = client.get(
-            f'/resource_providers?{query}', microversion=_PLACEMENT_VERSION
-        ).json()['resource_providers']
-    except ks_exceptions.BadRequest as error:
-        # keystoneauth leaves Placement's message in the response.
-        text = str(error)
-        if error.response is not None:
-            text += error.response.text
-        if 'No such' not in text or name not in text:
-            raise
-        return []
-    return found
-
-
-def _summaries(client: adapter.Adapter) -> _Summaries:
-    """Return the providers of all hosts that published, by one request.
-
-    As the filter's bulk read: where Placement limits its answers, hosts are
-    missing.
-    """
-    found: _Summaries = client.get(
-        f'/allocation_candidates?resources={model.STAMP}:1',
-        microversion=_PLACEMENT_VERSION,
-    ).json()['provider_summaries']
-    return found
-
-
-def _stamps(
-    markers: Sequence[Mapping[str, Any]], found: _Summaries
-) -> dict[str, int]:
-    """Return the stamps of marker providers by host."""
-    return {
-        marker['name'].removesuffix(':vhpc'): found[marker['uuid']][
-            'resources'
-        ][model.STAMP]['capacity']
-        for marker in markers
-        if marker['uuid'] in found
-    }
-
-
-def _unseen_hosts(
-    client: adapter.Adapter, found: _Summaries, limit: int
-) -> int:
-    """Return how many hosts with free uplinks a limited answer leaves out.
-
-    Placement is asked only if there are more free uplinks than the limit.
-
-    :param limit: ``[scheduler] max_placement_results``.
-    """
-    free = []
-    for summary in found.values():
-        slots = summary['resources'].get(model.UPLINK)
-        if slots and slots['capacity'] > slots['used']:
-            free.append(summary['root_provider_uuid'])
-    if len(free) <= limit:
-        return 0
-    candidates = client.get(
-        f'/allocation_candidates?resources{model.RESOURCE_GROUP}='
-        f'{model.UPLINK}:1&limit={limit}',
-        microversion=_PLACEMENT_VERSION,
-    ).json()['allocation_requests']
-    seen = {
-        found[uuid]['root_provider_uuid']
-        for candidate in candidates
-        for uuid in candidate['allocations']
-        if uuid in found
-    }
-    return len(set(free) - seen)
 
 
 def _multipliers(options: Mapping[str, Any]) -> list[str]:

@@ -206,7 +206,9 @@ class NovaClusterSource:
                 f'Nova answered GET {url.split("?")[0]} with '
                 f'{response.status_code}: '
                 + (
-                    failures.refusal(response.status_code, self._place)
+                    failures.refusal(
+                        response.status_code, self._place, self._client
+                    )
                     or response.text[:200]
                 )
             )

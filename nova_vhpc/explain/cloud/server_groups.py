@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nova_vhpc import close_match
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain.request_file import ExplainRequest
 
@@ -88,16 +89,20 @@ def _find(connection: Any, name: str) -> Mapping[str, Any]:
 
     Tenants choose the names, so one can be another group's ID.
     """
-    named = []
+    named, names = [], []
     for group in every(connection):
         if group['id'] == name:
             return group
         if group['name'] == name:
             named.append(group)
+        names.append(openstack.text(group['name']))
     if not named:
         raise openstack.CloudError(
-            f"no server group '{name}'; openstack server group list "
-            '--all-projects shows all'
+            f"no server group '{name}'"
+            + (
+                close_match.hint(name, names)
+                or '; openstack server group list --all-projects shows all'
+            )
         )
     if len(named) > 1:
         raise openstack.CloudError(

@@ -153,9 +153,9 @@ class ExplainTest(base.SchedulerTestCase):
             self.assertEqual(running, hosts[name]['running'])
         self.assertEqual(1, sum(document['plan']['assignments'].values()))
         # The group can be named, and the default output is a table.
-        status, out, _ = self.run_('--group', 'cluster')
+        status, _, err = self.run_('--group', 'cluster')
         self.assertEqual(0, status)
-        self.assertIn('Plan: 1 host(s)', out)
+        self.assertIn('Plan: 1 host(s)', err)
 
     def test_claimed_uplinks_are_the_reason_of_hosts(self):
         self.boot_cluster(self.flavor_id, 4)

@@ -9,6 +9,9 @@ import io
 
 from oslotest import base
 
+from nova_vhpc.cli import agent
+from nova_vhpc.tests import osc_shell
+
 
 class ArgumentsTest(base.BaseTestCase):
     def error(self, program: str, *words: str) -> str:
@@ -54,6 +57,39 @@ class ArgumentsTest(base.BaseTestCase):
         ):
             text = self.error(program, *words)
             self.assertIn(f'did you mean {meant}?', text)
+
+    def test_abbreviations_are_refused(self) -> None:
+        for program, *words in (
+            ('agent', '--restor'),
+            ('ctl', '--jso', 'status'),
+            ('ctl', 'restore', '--serv', 'x'),
+            ('explain', '--flav', 'x'),
+            ('flavor', 'set', 'x', '--workl', 'latency'),
+            ('status', 'upgrade', 'check', '--js'),
+            ('top', '--onc'),
+            ('vendordata', '--config-fil', 'a'),
+        ):
+            with self.subTest(program=program, words=words):
+                text = self.error(program, *words)
+                self.assertIn('unrecognized arguments: --', text)
+        for words in (
+            ('flavor', 'unset', 'x', '--dry'),
+            ('host', 'restore', 'a', '--serv', 'x'),
+            ('cluster', 'list', '--all'),
+        ):
+            with self.subTest(words=words):
+                err = io.StringIO()
+                with contextlib.redirect_stderr(err):
+                    self.assertRaises(
+                        SystemExit, osc_shell.run, object(), *words
+                    )
+                self.assertIn('unrecognized arguments: --', err.getvalue())
+
+    def test_wrong_number_names_the_option_as_it_is_written(self) -> None:
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            agent.main(['--withdraw-wait', 'x'])
+        self.assertIn('argument --withdraw-wait: Invalid', err.getvalue())
 
     def test_options_of_other_commands_are_not_offered(self) -> None:
         text = self.error('flavor', 'show', 'x', '--workloads', 'latency')

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
+import io
 import pathlib
 import time
 import uuid
@@ -154,11 +156,6 @@ class ClusterTestCase(shell.ShellTestCase):
     def as_tenant(self):
         """Go on with the rights of a member of the project."""
         self.cloud.refused = [*TENANT, '^tenant']
-
-    def limits(self, *argv):
-        """Return what limits the cluster ``g``, and what to do."""
-        answer = self.json('cluster', 'show', 'g', *argv)
-        return answer['limited_by'], answer['what_to_do']
 
 
 class ListTest(ClusterTestCase):
@@ -339,7 +336,10 @@ class ShowTest(ClusterTestCase):
             self.cloud.refused.append(f'marker={name}')
         for argv in (('list',), ('list', '--all-projects')):
             (cluster,) = self.json('cluster', *argv)
-            self.assertEqual((2, 0), (cluster['Members'], cluster['Running']))
+            self.assertEqual(2, cluster['Members'])
+            unknown = ('Running', 'Hosts', 'Tier', 'CPU Received')
+            self.assertEqual([None] * 4, [cluster[key] for key in unknown])
+            self.assertIn('state of 2 members (a, b)', cluster['Limited By'])
 
     def test_tier_is_unknown_as_long_as_a_host_is(self):
         self.assertEqual('switch', self.json('cluster', 'show', 'g')['tier'])
@@ -357,102 +357,69 @@ class ShowTest(ClusterTestCase):
         self.assertEqual(2, len(self.json('cluster', 'show', 'g')['members']))
 
 
-class LimitTest(ClusterTestCase):
-    def assertLimit(self, *words):
-        """Check the first limit; each has a remedy."""
-        limits, remedies = self.limits()
-        self.assertEqual(len(limits), len(remedies))
-        for word in words:
-            self.assertIn(word, limits[0])
+class FindTest(ClusterTestCase):
+    """Which cluster a name or an ID means."""
 
-    def test_stopped_members(self):
-        self.server('b', self.hosts[1], status='SHUTOFF')
-        self.assertLimit('1 of 2 members', 'b (SHUTOFF)')
+    UUID = '7f0aa4d2-2f4b-4a44-8d4b-2a9f6f0c9f10'
 
-    def test_stopped_members_are_shown_to_tenants(self):
-        self.server('b', self.hosts[1], status='ERROR')
+    def setUp(self):
+        super().setUp()
+        self.server('c', self.hosts[0], tenant_id='q')
+        self.group('g', 'c')
+        theirs = self.groups.pop()
+        theirs |= {'id': self.UUID, 'name': 'theirs', 'project_id': 'q'}
+        self.path = f'/os-server-groups/{self.UUID}'
+        self.cloud.answers[self.path] = {'server_group': theirs}
+
+    def test_administrator_finds_any_cluster_by_its_uuid(self):
+        answer = self.json('cluster', 'show', self.UUID)
+        self.assertEqual(
+            ('theirs', 'q'), (answer['name'], answer['project_id'])
+        )
+        conf = pathlib.Path(self.useFixture(fixtures.TempDir()).join('conf'))
+        conf.write_text(f'[vhpc_vendordata]\nid_secret = {"s" * 32}\n')
+        status, _, err = self.run_(
+            *('cluster', 'topology', self.UUID, '--format', 'slurm-conf'),
+            *('--config-file', str(conf)),
+        )
+        self.assertEqual(0, status, err)
+
+    def test_uuid_of_others_is_unknown_to_tenants(self):
         self.as_tenant()
-        # It may run after a failed action, but nobody can rely on it.
-        self.assertLimit('1 of 2 members', 'b (ERROR)')
-        self.server('b', None, status='SHELVED_OFFLOADED')
-        self.assertLimit('1 of 2 members', 'b (SHELVED_OFFLOADED)')
+        self.cloud.refused.append(self.path)
+        status, out, err = self.run_('cluster', 'show', self.UUID)
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn(f"no server group '{self.UUID}'", err)
+        self.assertNotIn('403', err)
 
-    def test_wrong_flavor(self):
-        self.server('b', self.hosts[1], specs={'vhpc:network': 'nix'})
-        self.assertLimit('flavor hpc.4', "'nix'")
-
-    def test_dead_link_of_a_claimed_uplink(self):
-        uplink = world.uplink_uuids(self.hosts[1])[0]
-        resources = self.bulk['provider_summaries'][uplink]['resources']
-        resources[model.UPLINK]['capacity'] = 0
-        self.assertLimit('link of NIC eth0', 'host00001', 'b claimed')
-
-    def test_dead_link_that_nobody_claimed_is_no_limit(self):
-        uplink = world.uplink_uuids(self.hosts[1])[3]
-        resources = self.bulk['provider_summaries'][uplink]['resources']
-        resources[model.UPLINK]['capacity'] = 0
-        self.assertEqual([], self.limits()[1])
-
-    def test_member_without_a_claim(self):
-        self.claim('a')
-        self.assertLimit('a claimed no uplink')
-
-    def test_flavor_for_ports_needs_no_claim(self):
-        self.claim('a')
-        self.server('a', self.hosts[0], specs={'vhpc:network': 'separate'})
-        self.claim('a')
-        self.assertEqual([], self.limits()[1])
-
-    def test_members_that_share_cpus_with_each_other(self):
-        self.hypervisors[0]['vcpus'] = 2
-        self.assertLimit('with each other', 'host00000 (4 vCPUs on 2 CPUs)')
-
-    def test_remedy_has_the_flavor_of_a_member_that_has_one(self):
-        """The first in the order of names is in a cell that is down."""
-        self.servers['a'] = {'id': 'a', 'tenant_id': 'p', 'status': 'UNKNOWN'}
-        self.servers['b']['flavor']['vcpus'] = 24
-        _, remedies = self.limits()
-        self.assertIn('--flavor hpc.4 --group', remedies[1])
-
-    def test_hosts_that_are_full(self):
-        self.hypervisors[1]['vcpus_used'] = 24
-        self.assertLimit('with other servers', 'host00001 (1.50 vCPUs')
-
-    def test_dedicated_cpus_are_shared_with_nobody(self):
-        self.hypervisors[0]['vcpus_used'] = 24
-        specs = {**SPECS, 'hw:cpu_policy': 'dedicated'}
-        self.server('a', self.hosts[0], specs=specs)
-        self.assertEqual([], self.limits()[1])
-
-    def test_host_down(self):
-        self.hypervisors[1]['state'] = 'down'
-        self.assertLimit('nova-compute is down on host00001')
-
-    def test_agent_that_fell_silent(self):
-        self.publish(self.hosts[1:], minutes_ago=90)
-        self.assertLimit('silent on host00001 (for 9')
-        answer = self.json('host', 'show', 'host00001')
-        self.assertIn('last published 9', answer['remarks'][0])
-
-    def test_agent_that_missed_one_publication_is_no_limit(self):
-        self.publish(self.hosts, minutes_ago=10)
-        self.assertEqual([], self.limits()[1])
-
-    def test_unknown_switch(self):
-        self.metadata = {}
-        self.assertLimit('unknown at which switch host00000, host00001')
-
-    def test_spread_over_switches_and_racks(self):
-        for keys, tier, words in (
-            (('vhpc:switch',), 'rack', '2 switches of one rack'),
-            (('vhpc:switch', 'vhpc:rack'), 'several racks', '2 racks'),
+    def test_misspelt_names_are_answered_by_what_was_meant(self):
+        self.group('weather', 'a')
+        for argv, meant in (
+            (('cluster', 'show', 'wether'), 'weather'),
+            (('host', 'show', 'hosts00000'), 'host00000'),
         ):
-            for host in self.hosts:
-                self.metadata[host] |= dict.fromkeys(keys, f'of {host}')
-            answer = self.json('cluster', 'show', 'g')
-            self.assertEqual(tier, answer['tier'])
-            self.assertIn(words, answer['limited_by'][0])
-            self.assertIn('--move', answer['what_to_do'][0])
+            status, _, err = self.run_(*argv)
+            self.assertEqual(1, status)
+            self.assertIn(f'did you mean {meant}?', err)
+
+    def test_misspelt_format_is_answered_by_what_was_meant(self):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            self.assertRaises(
+                SystemExit,
+                *(self.run_, 'cluster', 'topology', 'g'),
+                *('--format', 'slurmconf'),
+            )
+        self.assertIn('did you mean slurm-conf?', err.getvalue())
+
+    def test_unknown_values_are_empty_but_null_in_json(self):
+        self.metadata = {}
+        for form in ('table', 'value'):
+            for argv in (('host', 'list'), ('cluster', 'show', 'g')):
+                _, out, _ = self.run_(*argv, '-f', form)
+                self.assertNotIn('None', out)
+        first, _ = self.json('host', 'list')
+        self.assertIsNone(first['Switch'])
 
 
 class StatesTest(ClusterTestCase):

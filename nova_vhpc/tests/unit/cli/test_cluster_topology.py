@@ -41,6 +41,17 @@ class TopologyTest(test_cluster.ClusterTestCase):
             out,
         )
 
+    def test_member_of_a_cell_that_is_down_makes_no_node(self):
+        """Its name is unknown; a job scheduler would lose the node."""
+        self.servers['a'] = {'id': 'a', 'tenant_id': 'p', 'status': 'UNKNOWN'}
+        for as_user in (lambda: None, self.as_tenant):
+            as_user()
+            status, out, err = self.topology(
+                'g', '--config-file', str(self.conf)
+            )
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('their cell is down: a', err)
+
     def test_nodes_have_the_names_of_the_guests(self):
         """Also after ``openstack server set --name``."""
         self.servers['a'] |= {

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import socket
 import uuid
 from typing import Any
 
@@ -162,6 +163,22 @@ class ChangeTest(DoorTestCase):
             )
             self.assertEqual(1, status)
             self.assertIn('transport_url is not set', err)
+
+    def test_broker_that_is_down_is_named_at_once(self) -> None:
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            port = free.getsockname()[1]
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).join('conf'))
+        file.write_text(
+            f'[DEFAULT]\ntransport_url = rabbit://u:secret@127.0.0.1:{port}/\n'
+            '[vhpc_peers]\ncall_timeout = 600\n'
+        )
+        status, out, err = self.ctl(
+            'status', '--host', 'a', '--config-file', str(file)
+        )
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn(f'127.0.0.1:{port} (Connection refused)', err)
+        self.assertIn('transport_url', err)
+        self.assertNotIn('secret', err)
 
 
 class StatusTest(DoorTestCase):

@@ -5,10 +5,8 @@
 import contextlib
 import io
 import json
-import re
 import subprocess
 import sys
-import urllib.parse
 from pathlib import Path
 
 import fixtures
@@ -16,15 +14,27 @@ import fixtures
 import nova_vhpc
 from nova_vhpc.cli import explain
 from nova_vhpc.explain import explain as scheduler_explain
-from nova_vhpc.explain import member_ports, request_file
-from nova_vhpc.explain.cloud import pci_devices, placement
-from nova_vhpc.explain.request_file import Flavor
-from nova_vhpc.flavor import recipes, request_groups
+from nova_vhpc.explain import request_file
 from nova_vhpc.scheduler.planner import cost
-from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.cli import test_cluster
 from nova_vhpc.tests.unit.explain.test_explain import host, request, uplink
+
+FLAVOR = {
+    '/flavors/f': {
+        'flavor': {
+            'id': '1',
+            'name': 'f',
+            'vcpus': 2,
+            'ram': 1,
+            'disk': 0,
+            'swap': '',
+            'OS-FLV-EXT-DATA:ephemeral': 0,
+        }
+    },
+    '/flavors/1/os-extra_specs': {'extra_specs': test_cluster.SPECS},
+}
 
 
 class CommandTest(base.TestCase):
@@ -285,6 +295,80 @@ class CommandTest(base.TestCase):
             self.assertIn('either REQUEST.json or --flavor', err)
 
 
+class ClientTest(test_cluster.ClusterTestCase):
+    def file(self, *hosts, **more):
+        """Return a file with a request that needs no cloud."""
+        file = Path(self.useFixture(fixtures.TempDir()).join('r'))
+        file.write_text(json.dumps(request(hosts, **more)))
+        return str(file)
+
+    def test_rows_are_hosts_and_the_plan_is_on_stderr(self):
+        path = self.file(host(1), host(2, uplinks=0), members=2)
+        status, out, err = self.run_('explain', path, '-f', 'json')
+        self.assertEqual(0, status, err)
+        first, second = json.loads(out)
+        self.assertEqual(2, first['Plan'])
+        self.assertTrue(first['Filter'].startswith('passes'))
+        self.assertEqual(0, second['Plan'])
+        self.assertIn('no uplink', second['Filter'])
+        self.assertIn('Plan: 1 host(s)', err)
+
+    def test_exit_code_without_a_plan_is_that_of_the_program(self):
+        path = self.file(host(1, uplinks=0), members=2)
+        status, out, err = self.run_('explain', path, '-f', 'json')
+        self.assertEqual(explain.NO_PLAN, status)
+        self.assertEqual(1, len(json.loads(out)))
+        self.assertIn('No plan: ', err)
+
+    def test_wrong_arguments_are_refused_in_one_line(self):
+        for argv, word in (
+            ((), '--flavor'),
+            (('--flavor', 'f', '--members', '0'), '--members: 0'),
+            (('--flavor', 'f', '--port', ':'), '--port'),
+            (('nowhere.json',), 'nowhere.json'),
+        ):
+            status, out, err = self.run_('explain', *argv)
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn(word, err)
+            self.assertNotIn('Traceback', err)
+
+    def test_tenant_is_refused_in_one_sentence(self):
+        self.cloud.answers |= FLAVOR
+        self.as_tenant()
+        for more in ((), ('--group', 'g')):
+            status, out, err = self.run_('explain', '--flavor', 'f', *more)
+            self.assertEqual((1, ''), (status, out))
+            self.assertIn('only an administrator may see', err)
+            self.assertIn('openstack vhpc cluster list', err)
+            self.assertNotIn('403', err)
+        # Of its own group it is told what it may see.
+        self.server('b', self.hosts[1], status='SHUTOFF')
+        _status, _out, err = self.run_(
+            'explain', '--flavor', 'f', '--group', 'g'
+        )
+        self.assertIn('Cluster g: 1 of 2 members run, on 2 host(s).', err)
+        self.assertIn('1 of 2 members do not run: b (SHUTOFF)', err)
+        for name in self.hosts:
+            self.assertNotIn(name, err.replace(f'hash of {name}', ''))
+
+    def test_program_refuses_a_tenant_in_the_same_sentence(self):
+        self.as_tenant()
+        self._answer()
+        self.cloud.answers |= FLAVOR
+        # By our own requests, and by those of openstacksdk.
+        for more in ((), ('flavors',)):
+            self.cloud.refused += more
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                status = explain.main(['--flavor', 'f'], self.connection)
+            self.assertEqual(1, status)
+            # Before it, Python may warn of old calls in openstacksdk.
+            self.assertEqual(
+                f'nova-vhpc-explain: {explain.REFUSED}',
+                err.getvalue().splitlines()[-1],
+            )
+
+
 class DocumentationTest(base.TestCase):
     def test_documented_example_is_explained(self):
         page = Path(
@@ -296,228 +380,3 @@ class DocumentationTest(base.TestCase):
         answer = scheduler_explain.explain(found.question(hosts))
         self.assertEqual((), answer.flaws)
         self.assertIsNone(answer.hosts[0].reason)
-
-
-class QueryTest(base.TestCase):
-    """The question to Placement must be the one that Nova asks."""
-
-    def nova_query(self, flavor, port_groups=()):
-        from nova import objects
-        from nova.pci import request
-        from nova.scheduler import utils
-
-        objects.register_all()
-        nova_flavor = objects.Flavor(
-            vcpus=flavor.vcpus,
-            memory_mb=flavor.ram_mb,
-            root_gb=flavor.disk_gb,
-            ephemeral_gb=0,
-            swap=0,
-            extra_specs=dict(flavor.extra_specs),
-        )
-        spec = objects.RequestSpec(
-            flavor=nova_flavor,
-            image=objects.ImageMeta.from_dict({'properties': {}}),
-            requested_resources=list(port_groups),
-        )
-        if 'pci_passthrough:alias' in flavor.extra_specs:
-            spec.pci_requests = request.get_pci_requests_from_flavor(
-                nova_flavor
-            )
-            spec.generate_request_groups_from_pci_requests()
-        asked = utils.resources_from_request_spec(None, spec, None)
-        query = dict(urllib.parse.parse_qsl(asked.to_querystring()))
-        query.pop('limit', None)
-        return query
-
-    def check(self, **specs):
-        flavor = Flavor(4, 2048, specs, disk_gb=10)
-        ours = placement.query(flavor)
-        self.assertEqual(
-            {k: set(v.split(',')) for k, v in self.nova_query(flavor).items()},
-            {
-                k: set(v.split(','))
-                for k, v in urllib.parse.parse_qsl(ours.partition('?')[2])
-            },
-        )
-
-    def test_query_equals_that_of_nova_for_every_configuration(self):
-        for network in request_groups.BRIDGE_TRAITS:
-            if network != 'exported':
-                recipe = recipes.recipe(
-                    {'network': network}, physnet='physnet0'
-                )
-                self.check(**recipe)
-
-    def test_query_equals_that_of_nova_for_devices_in_placement(self):
-        self.pci_in_placement()
-        known = pci_devices.aliases(self.ALIASES)
-        for network in ('exported', 'shared', 'multiple-shared'):
-            for policy in ({}, {'group_policy': 'isolate'}):
-                specs = {
-                    **request_groups.recipe(network),
-                    'pci_passthrough:alias': 'vf:2, gpu:1',
-                    **policy,
-                }
-                flavor = Flavor(4, 2048, specs, disk_gb=10)
-                ours = placement.query(
-                    flavor, devices=pci_devices.requested(None, specs, known)
-                )
-                self.assertEqual(
-                    self.without_names(self.nova_query(flavor).items()),
-                    self.without_names(
-                        urllib.parse.parse_qsl(ours.partition('?')[2])
-                    ),
-                )
-
-    def test_query_equals_that_of_nova_for_ports(self):
-        from nova import objects
-
-        objects.register_all()
-        ports = [member_ports.Port('hpc0', 1000), member_ports.Port('hpc1', 5)]
-        for network, given in (
-            ('separate', ports[:1]),
-            ('multiple-shared', ports),
-        ):
-            flavor = Flavor(4, 2048, {'vhpc:network': network}, disk_gb=10)
-            requests = member_ports.requests(given)
-            groups = [
-                objects.RequestGroup.from_port_request(
-                    None,
-                    f'port-{number}',
-                    {'resources': each.kbps, 'required': each.traits},
-                )
-                for number, each in enumerate(requests)
-            ]
-            ours = placement.query(flavor, port_requests=requests)
-            nova = self.nova_query(flavor, groups)
-            self.assertEqual(
-                self.without_names(nova.items()),
-                self.without_names(
-                    (re.sub('_port', 'port-', key), value)
-                    for key, value in urllib.parse.parse_qsl(
-                        ours.partition('?')[2]
-                    )
-                ),
-            )
-
-    ALIASES = (
-        '{"name": "vf", "vendor_id": "8086", "product_id": "154c",'
-        ' "device_type": "type-VF"}',
-        '{"name": "gpu", "resource_class": "custom_gpu",'
-        ' "traits": "CUSTOM_FAST,CUSTOM_NEW"}',
-    )
-
-    def pci_in_placement(self):
-        """Have Nova ask Placement for the devices of two aliases."""
-        from nova import conf
-        from nova.pci import request
-
-        for name, value, group in (
-            ('pci_in_placement', True, 'filter_scheduler'),
-            ('alias', list(self.ALIASES), 'pci'),
-        ):
-            conf.CONF.set_override(name, value, group)
-            self.addCleanup(conf.CONF.clear_override, name, group)
-        request.get_alias_from_config.cache_clear()
-        self.addCleanup(request.get_alias_from_config.cache_clear)
-
-    @staticmethod
-    def without_names(query):
-        """Return the groups of a query, whatever those of devices are named.
-
-        Nova names them by random UUIDs.
-        """
-        return sorted(
-            (re.sub('(resources|required).*-.*', r'\1_device', key), value)
-            for key, value in (
-                (key, ','.join(sorted(value.split(','))))
-                for key, value in query
-            )
-        )
-
-    def test_query_equals_that_of_nova_for_other_extra_specs(self):
-        self.check()
-        self.check(**{'resources:CUSTOM_X': '2', 'trait:HW_Y': 'forbidden'})
-        self.check(**{'resources:DISK_GB': '0'})
-        self.check(
-            **{'resources:MEMORY_MB': 'much', 'resources_b:CUSTOM_X': '0'}
-        )
-        self.check(**{'resources:CUSTOM_X': '-2', 'resources:CUSTOM_Y': ' 7 '})
-        self.check(**{'group_policy': 'isolate'})
-        self.check(**{'group_policy': 'odd'})
-        self.check(**{'resources_x1:MEMORY_MB': '512'})
-        self.check(**{'resources:VCPU': '3'})
-        self.check(**{'resources:PCPU': '4'})
-        self.check(**{'resources1:PCPU': '4'})
-
-    def test_query_equals_that_of_nova_for_cpu_policies(self):
-        dedicated = {'hw:cpu_policy': 'dedicated'}
-        mixed = {'hw:cpu_policy': 'mixed'}
-        isolate = {'hw:emulator_threads_policy': 'isolate'}
-        realtime = {'hw:cpu_realtime': 'Yes'}
-        for specs in (
-            {'hw:cpu_policy': 'shared'},
-            dedicated,
-            {**dedicated, **isolate},
-            {**dedicated, 'hw:cpu_thread_policy': 'isolate'},
-            {**dedicated, 'hw:cpu_thread_policy': 'require'},
-            {**dedicated, 'hw:cpu_thread_policy': 'prefer'},
-            {**mixed, 'hw:cpu_dedicated_mask': '^0'},
-            {**mixed, 'hw:cpu_dedicated_mask': '0-3,^1', **isolate},
-            {**mixed, 'hw:cpu_dedicated_mask': ' 2 , 1,,'},
-            {**mixed, **realtime, 'hw:cpu_realtime_mask': '^0-1'},
-        ):
-            self.check(**specs)
-        self.check(**{'resources_a:VGPU': '1', 'group_policy': 'none'})
-
-
-class OffersTest(base.TestCase):
-    def test_members_are_limited_by_resources_beyond_cpus_and_ram(self):
-        own = {
-            'VCPU': {'capacity': 64, 'used': 4},
-            'MEMORY_MB': {'capacity': 8192, 'used': 1024},
-            'DISK_GB': {'capacity': 100, 'used': 41},
-            'PCPU': {'capacity': 8, 'used': 3},
-        }
-        asked = {'VCPU': 1, 'MEMORY_MB': 1024, 'DISK_GB': 20, 'PCPU': 3}
-        for without, pinned, vcpus, ram_mb, members in (
-            ((), False, 1, 1024, 1),
-            (('PCPU',), False, 1, 1024, 2),
-            # As of a sharing provider. The plan counts the others itself,
-            (('PCPU', 'DISK_GB'), False, 1, 1024, NO_LIMIT),
-            # unless the flavor claims more of them than it has.
-            (('PCPU', 'DISK_GB'), False, 1, 512, 7),
-            (('DISK_GB', 'MEMORY_MB'), True, 3, 1024, 60),
-            (('DISK_GB', 'MEMORY_MB', 'VCPU'), True, 3, 1024, NO_LIMIT),
-        ):
-            summary = {
-                'root_provider_uuid': 'root',
-                'resources': {k: own[k] for k in own if k not in without},
-            }
-            offers = placement.Offers(pinned)
-            offers.add(
-                {
-                    'provider_summaries': {'root': summary},
-                    'allocation_requests': [
-                        {'allocations': {'root': {'resources': asked}}}
-                    ],
-                }
-            )
-            self.assertEqual(members, offers.members('root', vcpus, ram_mb))
-
-    def test_emulator_threads_count_for_pinned_members(self):
-        for specs, judged in (
-            ({'hw:cpu_policy': 'dedicated'}, (5, True)),
-            ({'resources:PCPU': '5'}, (5, True)),
-            # Nova counts the shared ones of this; the other is dedicated.
-            (
-                {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^0'},
-                (1, False),
-            ),
-        ):
-            specs['hw:emulator_threads_policy'] = 'isolate'
-            self.assertEqual(judged, Flavor(4, 1, specs).checked_vcpus)
-            specs['hw:emulator_threads_policy'] = 'share'
-            judged = (4, True) if judged[1] else judged
-            self.assertEqual(judged, Flavor(4, 1, specs).checked_vcpus)

@@ -66,7 +66,6 @@ class StartTest(base.TestCase):
             fixtures.MockPatchObject(status, 'default_files', lambda: [])
         )
         for program, argv in (
-            (ctl, ('status',)),
             (status, ('upgrade', 'check')),
             (vendordata, ()),
         ):

@@ -13,14 +13,14 @@ import fixtures
 
 from nova_vhpc.cli import status
 from nova_vhpc.tests import base
-from nova_vhpc.upgradecheck import checks
+from nova_vhpc.upgradecheck import scheduler
 
 PART = f"""\
 [filter_scheduler]
-available_filters = {checks.ALL_FILTERS}
-available_filters = {checks.FILTER_CLASS}
-enabled_filters = ComputeFilter,{checks.FILTER}
-weight_classes = {checks.WEIGHER_CLASS}
+available_filters = {scheduler.ALL_FILTERS}
+available_filters = {scheduler.FILTER_CLASS}
+enabled_filters = ComputeFilter,{scheduler.FILTER}
+weight_classes = {scheduler.WEIGHER_CLASS}
 [vhpc_agent]
 run_path = /nonexistent/of-nova
 """

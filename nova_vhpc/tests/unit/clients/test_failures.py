@@ -3,7 +3,7 @@
 
 """Reasons of failed requests; with a real Keystone in tests/functional."""
 
-from keystoneauth1 import adapter, session
+from keystoneauth1 import access, adapter, fixture, session
 from keystoneauth1 import exceptions as ksa
 from keystoneauth1.identity import v3
 
@@ -92,6 +92,33 @@ class ReasonTest(base.TestCase):
             '(http://k/v3) has: openstack catalog list',
             reason,
         )
+
+    def test_refused_token_without_a_project_is_not_told_to_get_a_role(
+        self,
+    ) -> None:
+        token = fixture.V3Token
+        system, domain, project, nothing = (token() for _ in range(4))
+        system.set_system_scope()
+        domain.set_domain_scope()
+        project.set_project_scope()
+        for body, words, others in (
+            (system, ('of the system', 'set system_scope of'), 'role'),
+            (domain, ('of the domain', 'set domain_name of'), 'role'),
+            (project, ('role service or admin in its project',), 'token'),
+            (nothing, ('role service or admin', 'of a project'), 'system'),
+        ):
+            auth = v3.Password('http://k/v3', 'secret')
+            auth.auth_ref = access.create(body=body, auth_token='t')
+            client = adapter.Adapter(session.Session(auth=auth))
+            for text in (
+                failures.reason(ksa.Forbidden('no'), GROUP, client),
+                failures.refusal(403, GROUP, client),
+                failures.refusal(403, GROUP, client.session),
+            ):
+                for word in words:
+                    self.assertIn(word, text)
+                self.assertNotIn(others, text)
+        self.assertIn('check project_name', failures.refusal(403, GROUP))
 
     def test_text_is_kept_if_there_is_no_advice(self) -> None:
         error = ksa.ServiceUnavailable(request_id='req-1')

@@ -210,7 +210,7 @@ class CommandsTest(base.TestCase):
 
     def test_commands_in_sentences_have_options_that_there_are(self):
         self.assertEqual(
-            {'--server'}, unknown_options('ctl', ['resume', '--server', 'X'])
+            {'--servers'}, unknown_options('ctl', ['resume', '--servers', 'X'])
         )
         checked, wrong = 0, []
         notes = sorted((TOP / 'releasenotes/notes').glob('*.yaml'))

@@ -113,11 +113,6 @@ class ChecksTest(base.TestCase):
         )
         self.assert_result(Code.SUCCESS, checks.networks([]))
 
-    def test_neutron_that_is_away_is_said(self):
-        self.assert_result(
-            Code.SUCCESS, checks.networks(None), 'Neutron did not answer'
-        )
-
 
 class FlavorsTest(base.TestCase):
     def test_wrong_flavors_are_a_warning_that_names_them(self):
@@ -127,9 +122,5 @@ class FlavorsTest(base.TestCase):
         self.assertIn('flavor f0: wrong 0', result.details)
         self.assertNotIn('f4', result.details)
 
-    def test_no_answer_and_no_fault_succeed(self):
-        self.assertIn('did not answer', checks.flavors(None).details)
-        for problems in (None, {}):
-            self.assertEqual(
-                upgradecheck.Code.SUCCESS, checks.flavors(problems).code
-            )
+    def test_no_fault_succeeds(self):
+        self.assertEqual(upgradecheck.Code.SUCCESS, checks.flavors({}).code)

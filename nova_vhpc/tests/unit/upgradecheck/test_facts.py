@@ -21,7 +21,7 @@ from nova_vhpc.agent.libvirt import connection
 from nova_vhpc.cli import status
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.agent.daemon import status_document
-from nova_vhpc.upgradecheck import checks, facts
+from nova_vhpc.upgradecheck import checks, cloud, facts, scheduler
 
 
 class HookTest(base.TestCase):
@@ -121,17 +121,17 @@ class LibvirtTest(base.TestCase):
 
 
 class SchedulerTest(base.TestCase):
-    def check(self, scheduler='', ours=''):
+    def check(self, lines='', ours=''):
         """Check lines of ``[filter_scheduler]`` and ``[vhpc_scheduler]``."""
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text(
             '[filter_scheduler]\n'
             'available_filters = nova.scheduler.filters.all_filters\n'
-            f'available_filters = {checks.FILTER_CLASS}\n'
-            f'enabled_filters = ComputeFilter,{checks.FILTER}\n'
-            f'weight_classes = {checks.ALL_WEIGHERS},'
-            f'{checks.WEIGHER_CLASS}\n'
-            f'{scheduler}\n[vhpc_scheduler]\n{ours}\n'
+            f'available_filters = {scheduler.FILTER_CLASS}\n'
+            f'enabled_filters = ComputeFilter,{scheduler.FILTER}\n'
+            f'weight_classes = {scheduler.ALL_WEIGHERS},'
+            f'{scheduler.WEIGHER_CLASS}\n'
+            f'{lines}\n[vhpc_scheduler]\n{ours}\n'
         )
         conf = status.make_conf()
         conf(['--config-file', str(file)], default_config_files=[])
@@ -271,6 +271,11 @@ class CommandTest(base.TestCase):
             code, results = self.run_(placement)
             self.assertEqual(2, code)
             self.assertIn(words, results['Placement']['details'])
+            for name in ('Claims and networks', 'Flavors'):
+                # Not a success: nobody has looked.
+                self.assertEqual(1, results[name]['result'])
+                self.assertIn('are not checked: ', results[name]['details'])
+                self.assertIn(words, results[name]['details'])
 
     def test_unresolvable_dollar_sign_fails_without_the_secret(self):
         code, results = self.run_(
@@ -325,10 +330,16 @@ class AgentTest(base.TestCase):
         server.start()
         self.addCleanup(server.stop)
 
-    def test_no_agent_is_no_fault(self):
-        result = self.check()
-        self.assertEqual(upgradecheck.Code.SUCCESS, result.code)
-        self.assertIn(f'no agent runs here ({self.path}', result.details)
+    def test_missing_agent_is_a_fault_on_compute_hosts_only(self):
+        for signs, code, words in (
+            (('/nowhere',), upgradecheck.Code.SUCCESS, 'no agent runs here'),
+            ((self.run_path,), upgradecheck.Code.WARNING, 'not checked'),
+        ):
+            with mock.patch.object(facts, '_SIGNS', signs):
+                result = self.check()
+            self.assertEqual(code, result.code)
+            self.assertIn(words, result.details)
+            self.assertIn(self.path, result.details)
 
     def test_agent_that_is_not_healthy_is_a_warning(self):
         document = status_document.document()
@@ -346,7 +357,13 @@ class AgentTest(base.TestCase):
         self.assertIn(f'{self.path}: ', result.details)
 
     def test_answer_of_another_program_is_a_warning(self):
-        for answer in ([], {'health': {'parts': {'bus': {}}}}, {'health': 3}):
+        for answer in (
+            [],
+            {},
+            {'health': {}},
+            {'health': {'parts': {'bus': {}}}},
+            {'health': 3},
+        ):
             with self.subTest(answer=answer):
                 server = status_socket.StatusServer(
                     self.path, 0o600, lambda answer=answer: answer
@@ -388,5 +405,5 @@ class FlavorFactsTest(base.TestCase):
         for count in (0, 1, 2, 5):
             self.assertEqual(
                 {f'f{n}': {'n': str(n)} for n in range(count)},
-                facts.flavors(Nova(count)),
+                cloud.flavors(Nova(count)),
             )

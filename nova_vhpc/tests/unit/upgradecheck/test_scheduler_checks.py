@@ -8,10 +8,10 @@ import types
 from oslo_upgradecheck import upgradecheck
 
 from nova_vhpc.tests import base
-from nova_vhpc.upgradecheck import checks
+from nova_vhpc.upgradecheck import scheduler
 
 Code = upgradecheck.Code
-FILTER = checks.FILTER
+FILTER = scheduler.FILTER
 ENABLED = ('ComputeFilter', 'ServerGroupAffinityFilter', FILTER)
 DEFAULT_MULTIPLIERS = {
     'ram_weight_multiplier': 1.0,
@@ -33,14 +33,20 @@ class SchedulerChecksTest(base.TestCase):
     ):
         """Check right options, but for the given ones."""
         right = {
-            'available_filters': (checks.ALL_FILTERS, checks.FILTER_CLASS),
+            'available_filters': (
+                scheduler.ALL_FILTERS,
+                scheduler.FILTER_CLASS,
+            ),
             'enabled_filters': ENABLED,
-            'weight_classes': (checks.ALL_WEIGHERS, checks.WEIGHER_CLASS),
+            'weight_classes': (
+                scheduler.ALL_WEIGHERS,
+                scheduler.WEIGHER_CLASS,
+            ),
             'host_subset_size': 1,
             'track_instance_changes': True,
             'shuffle_best_same_weighed_hosts': False,
         }
-        return checks.scheduler(
+        return scheduler.check(
             types.SimpleNamespace(**right | options),
             multipliers,
             own_multiplier,
@@ -58,16 +64,16 @@ class SchedulerChecksTest(base.TestCase):
 
     def test_failure_names_each_missing_line(self):
         result = self.check(
-            available_filters=(checks.ALL_FILTERS,),
+            available_filters=(scheduler.ALL_FILTERS,),
             enabled_filters=ENABLED[:2],
-            weight_classes=(checks.ALL_WEIGHERS,),
+            weight_classes=(scheduler.ALL_WEIGHERS,),
         )
         self.assertEqual(Code.FAILURE, result.code)
         for option in ('available_filters', 'enabled_filters', 'weight_cl'):
             self.assertIn(option, result.details)
 
     def test_failure_where_nova_s_own_filters_are_not_available(self):
-        result = self.check(available_filters=(checks.FILTER_CLASS,))
+        result = self.check(available_filters=(scheduler.FILTER_CLASS,))
         self.assertEqual(Code.FAILURE, result.code)
         self.assertIn('all_filters', result.details)
 
@@ -127,7 +133,7 @@ class SchedulerChecksTest(base.TestCase):
 
     def test_no_warning_for_multipliers_of_weighers_that_are_not_loaded(self):
         result = self.check(
-            weight_classes=(checks.WEIGHER_CLASS,),
+            weight_classes=(scheduler.WEIGHER_CLASS,),
             multipliers={'ram_weight_multiplier': 1000.0},
         )
         self.assertEqual(Code.SUCCESS, result.code)
