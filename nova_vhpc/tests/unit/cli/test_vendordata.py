@@ -12,6 +12,7 @@ import threading
 import fixtures
 from oslo_utils import uuidutils
 
+from nova_vhpc import http_limits
 from nova_vhpc.cli import vendordata
 from nova_vhpc.tests import base
 
@@ -122,6 +123,52 @@ class IdSecretTest(base.TestCase):
         (line,) = [x for x in log.output.splitlines() if 'no IDs' in x]
         self.assertIn('id_secret_file = /dev/null/id_secret', line)
         self.assertIn('openssl rand -hex 32', line)
+
+
+class OptionsTest(base.TestCase):
+    def test_value_that_would_refuse_or_hide_all_is_named(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        for line in (
+            'allowed_roles =',
+            'allowed_roles = ,',
+            'switch_key =',
+            'rack_key = ',
+            'auth_strategy = none',
+            'cache_seconds = 5000',
+            'cache_seconds = nan',
+            'agent_timeout = 0',
+            'listen_port = 0',
+            'listen_port = 70000',
+            'listen_host = a host',
+            'ask_agents = perhaps',
+            'id_secret_file =',
+        ):
+            path.write_text(f'[vhpc_vendordata]\n{line}\n')
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                status = vendordata.main(['--config-file', str(path)])
+            self.assertEqual(2, status, line)
+            self.assertIn(line.split(' ')[0], err.getvalue(), line)
+            self.assertEqual(1, err.getvalue().count('\n'), line)
+
+
+class ConnectionsTest(base.TestCase):
+    def test_each_thread_keeps_a_connection_to_nova(self):
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text(
+            f'[vhpc_vendordata]\nauth_strategy = noauth\n'
+            f'id_secret = {64 * "f"}\n[vhpc_nova]\nauth_type = none\n'
+        )
+        source = self.useFixture(
+            fixtures.MockPatchObject(vendordata.nova, 'NovaClusterSource')
+        ).mock
+        vendordata.make(vendordata.load(['--config-file', str(path)]))
+        session = source.call_args.args[0].session.session
+        for url in ('http://nova', 'https://nova'):
+            pool = session.get_adapter(url).poolmanager
+            size = pool.connection_pool_kw['maxsize']
+            self.assertEqual(http_limits.MOST_CLIENTS, size)
 
 
 class TierKeysTest(base.TestCase):
