@@ -98,11 +98,6 @@ def load(argv: list[str]) -> cfg.ConfigOpts:
     for module in (nova_conf, vendordata_conf, peers_conf):
         conf_package.check(conf, module.list_opts())
     credentials.check(conf, [nova_conf.GROUP])
-    if not conf.vhpc_vendordata.listen_port:
-        raise cfg.Error(
-            '[vhpc_vendordata]listen_port = 0: Nova needs a fixed one, such '
-            'as 9775'
-        )
     conf_package.set_up_log(conf, 'nova-vhpc-vendordata')
     conf_package.report_missing_files(conf)
     return conf

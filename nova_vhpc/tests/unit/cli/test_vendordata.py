@@ -137,7 +137,6 @@ class OptionsTest(base.TestCase):
             'cache_seconds = 5000',
             'cache_seconds = nan',
             'agent_timeout = 0',
-            'listen_port = 0',
             'listen_port = 70000',
             'listen_host = a host',
             'ask_agents = perhaps',
