@@ -3,6 +3,7 @@
 
 """Clients of nova-vhpc-vendordata that send no or half a request."""
 
+import concurrent.futures
 import contextlib
 import io
 import pathlib
@@ -42,19 +43,16 @@ class ClientsTest(base.TestCase):
         self.addCleanup(thread.join)
         self.addCleanup(server.shutdown)
         self.address = server.server_address
+        err = io.StringIO()
+        self.useFixture(fixtures.MonkeyPatch('sys.stderr', err))
+        self.addCleanup(lambda: self.assertEqual('', err.getvalue()))
 
     def ask(self, words):
         """Return the answer until the connection ends."""
-        err = io.StringIO()
-        with (
-            contextlib.redirect_stderr(err),
-            socket.create_connection(self.address) as client,
-        ):
+        with socket.create_connection(self.address) as client:
             client.settimeout(PATIENCE_S)
             client.sendall(words)
-            answer = b''.join(iter(lambda: client.recv(4096), b''))
-        self.assertEqual('', err.getvalue())
-        return answer
+            return b''.join(iter(lambda: client.recv(4096), b''))
 
     def test_silent_client_is_told_that_it_is_disconnected(self):
         for words in (b'', b'POST / HT', b'POST / HTTP/1.1\r\nHost: x\r\n'):
@@ -76,6 +74,15 @@ class ClientsTest(base.TestCase):
             slow.append(client)
         answer = self.ask(b'GET / HTTP/1.1\r\n\r\n')
         self.assertIn(b' 200 ', answer.splitlines()[0])
+
+    def test_guests_of_a_rack_that_boot_at_once_are_all_answered(self):
+        with concurrent.futures.ThreadPoolExecutor(300) as pool:
+            answers = list(
+                pool.map(self.ask, 300 * [b'GET / HTTP/1.1\r\n\r\n'])
+            )
+        self.assertEqual(
+            {b'HTTP/1.0 200 OK'}, {one.splitlines()[0] for one in answers}
+        )
 
 
 class ContainerTest(base.TestCase):

@@ -295,14 +295,15 @@ class LauncherFilesTest(base.TestCase):
 
     def test_hostfiles_are_those_of_the_answer(self):
         found = answered(*self.members)
-        self.assertEqual(
-            found['hostfile']['mpich'], hosts_program.mpich_hostfile(found)
-        )
-        for form in (
-            hosts_program.openmpi_hostfile,
-            hosts_program.prrte_hostfile,
+        for form, key in (
+            ('mpich', 'mpich'),
+            ('openmpi', 'openmpi'),
+            ('prrte', 'openmpi'),
         ):
-            self.assertEqual(found['hostfile']['openmpi'], form(found))
+            self.assertEqual(
+                found['hostfile'][key],
+                hosts_program.LAUNCHER_FORMATS[form](found),
+            )
 
     def test_rankfile_has_a_rank_for_each_vcpu(self):
         self.assertEqual(
