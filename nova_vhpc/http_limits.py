@@ -147,6 +147,7 @@ class LimitedHandler(simple_server.WSGIRequestHandler):
 
     timeout = 10
     clients: Clients
+    raw_requestline: bytes
 
     def handle(self) -> None:
         """Answer; a client that is gone is not worth a log line."""

@@ -15,7 +15,7 @@ group = cfg.OptGroup(
     title='Metadata service for members of virtual clusters',
 )
 
-_KEY = cfg_types.String(regex=r'\S')
+_NOT_EMPTY = cfg_types.String(regex=r'\S')
 
 
 class _Roles(cfg_types.List):  # type: ignore[misc]
@@ -126,8 +126,9 @@ again. At least 16 characters, and no password that serves another purpose;
 suggested value: the output of ``openssl rand -hex 32``.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'id_secret_file',
+        type=_NOT_EMPTY,
         default='/var/lib/nova-vhpc-vendordata/id_secret',
         help="""
 File with the secret of the IDs, where ``id_secret`` is not set.
@@ -140,7 +141,7 @@ be the same for all processes behind one address.
     ),
     cfg.Opt(
         'switch_key',
-        type=_KEY,
+        type=_NOT_EMPTY,
         default='vhpc:switch',
         help="""
 Aggregate metadata key whose value names the switch of the aggregate's hosts.
@@ -152,7 +153,7 @@ is changed.
     ),
     cfg.Opt(
         'rack_key',
-        type=_KEY,
+        type=_NOT_EMPTY,
         default='vhpc:rack',
         help="""
 Aggregate metadata key whose value names the rack of the aggregate's hosts.

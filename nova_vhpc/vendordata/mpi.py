@@ -86,19 +86,29 @@ exec "$@"
 
 def openmpi_flags(cluster: model.Cluster) -> list[str]:
     """Return the flags of mpirun of Open MPI 4, except for the hostfile."""
-    return _binding(cluster) + _interfaces(
-        cluster, ['--mca', 'oob_tcp_if_include']
-    )
+    first, second = _subnets(cluster)
+    runtime = ','.join(first or second)
+    return [
+        *openmpi5_flags(cluster),
+        *(('--mca', 'oob_tcp_if_include', runtime) if runtime else ()),
+    ]
 
 
 def openmpi5_flags(cluster: model.Cluster) -> list[str]:
     """Return the flags of mpirun of Open MPI 5, except for the hostfile.
 
-    Its runtime is PRRTE, which has parameters of its own.
+    Its launcher, PRRTE, finds a network by itself. With subnets in
+    ``prte_if_include`` 5.0.7 and 5.0.11 do not start or crash (also where
+    guests have IPv6, link-local at least); names of interfaces are passed on
+    to all members, where they may be others.
     """
-    return _binding(cluster) + _interfaces(
-        cluster, ['--prtemca', 'prte_if_include']
-    )
+    first, second = _subnets(cluster)
+    flags = _binding(cluster)
+    if first or second:
+        flags += ['--mca', 'btl_tcp_if_include', ','.join([*first, *second])]
+    if second:
+        flags += SPREAD_FLAGS
+    return flags
 
 
 def mpich_flags(cluster: model.Cluster) -> list[str]:
@@ -135,56 +145,52 @@ def _binding(cluster: model.Cluster) -> list[str]:
     return ['--use-hwthread-cpus', '--bind-to', 'hwthread']
 
 
-def _interfaces(cluster: model.Cluster, runtime: list[str]) -> list[str]:
-    """Return flags that keep Open MPI on the cluster's networks.
-
-    :param runtime: flag and parameter that name the networks of the launcher.
-    """
-    first, second = (_subnets(cluster, position) for position in range(2))
-    if not first and not second:
-        return []
-    return [
-        '--mca',
-        'btl_tcp_if_include',
-        ','.join([*first, *second]),
-        *(SPREAD_FLAGS if second else ()),
-        *runtime,
-        ','.join(first or second),
-    ]
-
-
-def _subnets(cluster: model.Cluster, position: int) -> list[str]:
-    """Return the IPv4 subnets of the members' first or second NICs for MPI.
+def _subnets(cluster: model.Cluster) -> tuple[list[str], list[str]]:
+    """Return the IPv4 subnets of the members' first and second NICs for MPI.
 
     There is one subnet for each network configuration, because one that
-    covers the NICs of several could include a management network. Where it
-    includes another NIC all the same, as on two networks with one address
-    range, the addresses themselves are returned.
+    covers the NICs of several could include a management network.
 
     Open MPI reads no IPv6 subnets (4.1: "Unknown interface name",
-    "inet_pton() failed").
+    "inet_pton() failed"), and 4.1 and 5.0 do not connect if a member has no
+    interface in one of them, as with a list of addresses ("server accept
+    cannot find guid").
 
-    :param position: 0 for the first NICs, 1 for the second ones.
+    :returns: nothing where subnets do not tell the NICs apart, as on two
+        networks with one address range: the wrapper does.
     """
-    subnets: list[str] = []
+    subnets: tuple[list[model.Network], ...] = ([], [])
     for network in dict.fromkeys(m.network for m in cluster.members):
-        addresses = model.mpi_addresses(
-            (m for m in cluster.members if m.network == network), position
-        )
-        subnet = model.covering(addresses)
-        if subnet is None or subnet.version != 4:
-            continue
-        others = {
-            address
-            for member in cluster.members
+        members = [m for m in cluster.members if m.network == network]
+        for position, found in enumerate(subnets):
+            subnet = model.covering(model.mpi_addresses(members, position))
+            if subnet and subnet.version == 4 and subnet not in found:
+                found.append(subnet)
+    both = [*subnets[0], *subnets[1]]
+    if not all(_tells_apart(member, both) for member in cluster.members):
+        return [], []
+    first, second = (list(map(str, found)) for found in subnets)
+    return first, second
+
+
+def _tells_apart(
+    member: model.Member, subnets: Sequence[model.Network]
+) -> bool:
+    """Return whether each subnet has a NIC for MPI of a member, and no other
+    NIC; a member without addresses does not matter yet."""
+    mpi_nics = model.mpi_nics(member)
+    if model.mpi_address(member) is None:
+        return True
+    return all(
+        any(address in subnet for nic in mpi_nics for address in nic.addresses)
+        and not any(
+            address in subnet
             for nic in member.nics
+            if nic not in mpi_nics
             for address in nic.addresses
-        }.difference(addresses)
-        if any(other in subnet for other in others):
-            subnets += (f'{a}/32' for a in addresses if a.version == 4)
-        else:
-            subnets.append(str(subnet))
-    return list(dict.fromkeys(subnets))
+        )
+        for subnet in subnets
+    )
 
 
 def wrapper(cluster: model.Cluster) -> str:

@@ -250,19 +250,13 @@ def _complete(args: argparse.Namespace) -> 'dict[str, Any]':
 
 
 def openmpi_hostfile(answer: 'dict[str, Any]') -> str:
-    """Return the hostfile of Open MPI."""
+    """Return the hostfile of Open MPI and of PRRTE."""
     return str(answer['hostfile']['openmpi'])
 
 
 def mpich_hostfile(answer: 'dict[str, Any]') -> str:
     """Return the hostfile of MPICH's Hydra and of Intel MPI."""
     return str(answer['hostfile']['mpich'])
-
-
-def prrte_hostfile(answer: 'dict[str, Any]') -> str:
-    """Return the hostfile of PRRTE (``prte``, ``prterun``), which starts
-    programs of PMIx."""
-    return openmpi_hostfile(answer)
 
 
 def rankfile(answer: 'dict[str, Any]') -> str:
@@ -371,7 +365,8 @@ def listed_members(answer: 'dict[str, Any]') -> 'list[dict[str, Any]]':
 LAUNCHER_FORMATS = {
     'openmpi': openmpi_hostfile,
     'mpich': mpich_hostfile,
-    'prrte': prrte_hostfile,
+    # It starts programs of PMIx by prte or prterun.
+    'prrte': openmpi_hostfile,
     'rankfile': rankfile,
     'environment': environment,
     'report': report,

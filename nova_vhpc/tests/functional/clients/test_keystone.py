@@ -49,6 +49,10 @@ def start_cloud() -> api_cloud.ApiCloud:
     return cloud
 
 
+SECRET: Options = {'id_secret': 'only the operator knows'}
+"""Without it vendordata would make a file."""
+
+
 class KeystoneCase(testtools.TestCase):
     """Has credentials with something wrong."""
 
@@ -396,6 +400,7 @@ class VendordataTest(KeystoneCase):
             **{
                 'DEFAULT': {'log_file': self.folder / 'log'},
                 'vhpc_nova': self.options(),
+                'vhpc_vendordata': SECRET,
                 'keystone_authtoken': authtoken,
                 **groups,
             }
@@ -470,6 +475,7 @@ class VendordataTest(KeystoneCase):
                 path = self.write(
                     **{
                         'vhpc_nova': self.options(),
+                        'vhpc_vendordata': SECRET,
                         'keystone_authtoken': self.options(),
                         group: self.options(**changes),
                     }

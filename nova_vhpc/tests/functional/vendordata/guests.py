@@ -30,7 +30,7 @@ _ENTER = """\
 #!/bin/sh
 # enter [OPTION...] ADDRESS COMMAND: what ssh would do
 while [ "${1#-}" != "$1" ]; do shift; done
-number=${1##*.}
+number=${1#"${1%?}"}
 shift
 case $number in
 CASES
@@ -40,13 +40,23 @@ exec ip netns exec guest-$number $apart taskset -c "$cpu" sh -c '
     hostname "$0"
     mount --bind DIRECTORY/hosts /etc/hosts
     mount --bind DIRECTORY/resolv.conf /etc/resolv.conf
+    # Open MPI 5 names its directories by process IDs, which guests share.
+    mount -t tmpfs tmpfs /mnt
+    export TMPDIR=/mnt
     exec sh -c "$1"
 ' "guest-$number" "$*"
 """
 
 
 class Guests(fixtures.Fixture):
-    """The guests of :data:`HOSTS`; ``enter`` runs commands in them."""
+    """The guests of :data:`HOSTS`; ``enter`` runs commands in them.
+
+    :param versions: IP versions of which guests have addresses.
+    """
+
+    def __init__(self, versions: tuple[int, ...] = (4,)) -> None:
+        super().__init__()
+        self._versions = versions
 
     def _setUp(self) -> None:
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -73,9 +83,17 @@ class Guests(fixtures.Fixture):
             ),
         )
 
-    def address(self, number: int, network: str) -> str:
+    def address(self, number: int, network: str, version: int = 4) -> str:
         """Return the address of a guest on a network."""
-        return f'10.{NICS.index(network)}.0.{number}'
+        index = NICS.index(network)
+        if version == 6:
+            return f'fd00:{index}::{number}'
+        return f'10.{index}.0.{number}'
+
+    def add_names(self, text: str) -> None:
+        """Add lines to ``/etc/hosts`` of all guests."""
+        with (self.directory / 'hosts').open('a') as file:
+            file.write(text)
 
     def run(
         self, number: int, command: str, timeout_s: float = PATIENCE_S
@@ -143,11 +161,18 @@ class Guests(fixtures.Fixture):
                 f'link set {port} master {bridge} up',
             ]
             inside += [
-                f'addr add {self.address(number, nic)}/24 dev eth{network}',
                 f'link set eth{network} up',
+                *(
+                    f'addr add {self.address(number, nic, version)}'
+                    f'/{24 if version == 4 else "64 nodad"} dev eth{network}'
+                    for version in self._versions
+                ),
             ]
         # As in most guests, the management network has the default route.
-        inside.append(f'route add default via {self.address(254, NICS[0])}')
+        if 4 in self._versions:
+            inside.append(
+                f'route add default via {self.address(254, NICS[0])}'
+            )
         self._world.batch('ip', outside)
         self._world.batch('ip', inside, name)
 

@@ -35,7 +35,10 @@ PAGES = pathlib.Path(__file__).parents[4] / 'doc/source/cli'
 CODE = re.compile(r'^``(\d+)``$', re.MULTILINE)
 MISSING = '/nonexistent/file'
 EMPTY = ('--config-file', os.devnull)
-OPEN = '[vhpc_vendordata]\nauth_strategy = noauth\nlisten_host = 127.0.0.1\n'
+OPEN = (
+    '[vhpc_vendordata]\nauth_strategy = noauth\nlisten_host = 127.0.0.1\n'
+    'id_secret = only the operator knows\n'
+)
 
 
 class ExitCodeTest(base.BaseTestCase):

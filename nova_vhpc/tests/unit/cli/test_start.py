@@ -23,6 +23,9 @@ from nova_vhpc.cli import (
 )
 from nova_vhpc.tests import base
 
+SECRET = 'id_secret = only the operator knows\n'
+"""Without it the service would make a file."""
+
 
 class StartTest(base.TestCase):
     def setUp(self):
@@ -64,6 +67,10 @@ class StartTest(base.TestCase):
             )
         self.useFixture(
             fixtures.MockPatchObject(status, 'default_files', lambda: [])
+        )
+        # It would make a file.
+        self.useFixture(
+            fixtures.MockPatchObject(vendordata.opaque_ids, 'secret')
         )
         for program, argv in (
             (status, ('upgrade', 'check')),
@@ -112,9 +119,12 @@ class StartTest(base.TestCase):
                 '[vhpc_nova]\nauth_type = password\npassword = a$b',
                 '[vhpc_nova]password: its value names an option by $',
             ),
-            ('', 'no token can be checked without auth_type'),
             (
-                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                f'[vhpc_vendordata]\n{SECRET}',
+                'no token can be checked without auth_type',
+            ),
+            (
+                f'[vhpc_vendordata]\n{SECRET}auth_strategy = noauth\n'
                 'listen_host = 0.0.0.0',
                 'only a loopback address',
             ),
@@ -136,7 +146,7 @@ class StartTest(base.TestCase):
             ('localhost', socket.AF_INET),
         ):
             path = self.file(
-                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                f'[vhpc_vendordata]\n{SECRET}auth_strategy = noauth\n'
                 f'listen_host = {host}\n'
             )
             vendordata._server(vendordata.load(['--config-file', path]))
@@ -147,7 +157,7 @@ class StartTest(base.TestCase):
         with socket.create_server(('127.0.0.1', 0)) as taken:
             port = taken.getsockname()[1]
             path = self.file(
-                '[vhpc_vendordata]\nauth_strategy = noauth\n'
+                f'[vhpc_vendordata]\n{SECRET}auth_strategy = noauth\n'
                 f'listen_port = {port}\n'
             )
             self.assert_refused(

@@ -3,6 +3,7 @@
 
 """Clients of nova-vhpc-vendordata that send no or half a request."""
 
+import concurrent.futures
 import contextlib
 import io
 import pathlib
@@ -12,6 +13,7 @@ import threading
 import fixtures
 from oslo_utils import uuidutils
 
+from nova_vhpc import http_limits
 from nova_vhpc.cli import vendordata
 from nova_vhpc.tests import base
 
@@ -41,19 +43,16 @@ class ClientsTest(base.TestCase):
         self.addCleanup(thread.join)
         self.addCleanup(server.shutdown)
         self.address = server.server_address
+        err = io.StringIO()
+        self.useFixture(fixtures.MonkeyPatch('sys.stderr', err))
+        self.addCleanup(lambda: self.assertEqual('', err.getvalue()))
 
     def ask(self, words):
         """Return the answer until the connection ends."""
-        err = io.StringIO()
-        with (
-            contextlib.redirect_stderr(err),
-            socket.create_connection(self.address) as client,
-        ):
+        with socket.create_connection(self.address) as client:
             client.settimeout(PATIENCE_S)
             client.sendall(words)
-            answer = b''.join(iter(lambda: client.recv(4096), b''))
-        self.assertEqual('', err.getvalue())
-        return answer
+            return b''.join(iter(lambda: client.recv(4096), b''))
 
     def test_silent_client_is_told_that_it_is_disconnected(self):
         for words in (b'', b'POST / HT', b'POST / HTTP/1.1\r\nHost: x\r\n'):
@@ -75,6 +74,15 @@ class ClientsTest(base.TestCase):
             slow.append(client)
         answer = self.ask(b'GET / HTTP/1.1\r\n\r\n')
         self.assertIn(b' 200 ', answer.splitlines()[0])
+
+    def test_guests_of_a_rack_that_boot_at_once_are_all_answered(self):
+        with concurrent.futures.ThreadPoolExecutor(300) as pool:
+            answers = list(
+                pool.map(self.ask, 300 * [b'GET / HTTP/1.1\r\n\r\n'])
+            )
+        self.assertEqual(
+            {b'HTTP/1.0 200 OK'}, {one.splitlines()[0] for one in answers}
+        )
 
 
 class ContainerTest(base.TestCase):
@@ -122,6 +130,51 @@ class IdSecretTest(base.TestCase):
         (line,) = [x for x in log.output.splitlines() if 'no IDs' in x]
         self.assertIn('id_secret_file = /dev/null/id_secret', line)
         self.assertIn('openssl rand -hex 32', line)
+
+
+class OptionsTest(base.TestCase):
+    def test_value_that_would_refuse_or_hide_all_is_named(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        for line in (
+            'allowed_roles =',
+            'allowed_roles = ,',
+            'switch_key =',
+            'rack_key = ',
+            'auth_strategy = none',
+            'cache_seconds = 5000',
+            'cache_seconds = nan',
+            'agent_timeout = 0',
+            'listen_port = 70000',
+            'listen_host = a host',
+            'ask_agents = perhaps',
+            'id_secret_file =',
+        ):
+            path.write_text(f'[vhpc_vendordata]\n{line}\n')
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                status = vendordata.main(['--config-file', str(path)])
+            self.assertEqual(2, status, line)
+            self.assertIn(line.split(' ')[0], err.getvalue(), line)
+            self.assertEqual(1, err.getvalue().count('\n'), line)
+
+
+class ConnectionsTest(base.TestCase):
+    def test_each_thread_keeps_a_connection_to_nova(self):
+        self.useFixture(fixtures.MockPatch('oslo_log.log.setup'))
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        path.write_text(
+            f'[vhpc_vendordata]\nauth_strategy = noauth\n'
+            f'id_secret = {64 * "f"}\n[vhpc_nova]\nauth_type = none\n'
+        )
+        source = self.useFixture(
+            fixtures.MockPatchObject(vendordata.nova, 'NovaClusterSource')
+        ).mock
+        vendordata.make(vendordata.load(['--config-file', str(path)]))
+        session = source.call_args.args[0].session.session
+        for url in ('http://nova', 'https://nova'):
+            pool = session.get_adapter(url).poolmanager
+            size = pool.connection_pool_kw['maxsize']
+            self.assertEqual(http_limits.MOST_CLIENTS, size)
 
 
 class TierKeysTest(base.TestCase):

@@ -245,11 +245,31 @@ class ProgramTest(base.TestCase):
             out, _err = process.communicate()
         self.assertEqual((130, b''), (process.returncode, out))
 
-    def test_duration_below_zero_is_refused(self):
-        for duration in ('-1', 'nan', 'x'):
-            status, _out, err = self.run_(f'--wait={duration}')
+    def test_wrong_arguments_are_named_with_what_is_allowed(self):
+        for argument, reason in (
+            ('--wait=-1', "--wait: '-1' is no number of seconds"),
+            ('--wait=nan', "--wait: 'nan' is no number of seconds"),
+            ('--wait=x', "--wait: 'x' is no number of seconds"),
+            ('opnmpi', "'opnmpi' is no format: did you mean 'openmpi'?"),
+            ('slurm', "'slurm' is no format: "),
+            ('x', "'x' is no format: There are environment, kubernetes"),
+            # An abbreviation could be another option's one day.
+            ('--wai=1', 'unrecognized arguments: --wai=1'),
+        ):
+            status, _out, err = self.run_(argument)
             self.assertEqual(2, status)
-            self.assertIn('--wait', err)
+            self.assertIn(reason, err)
+
+    def test_topology_without_ids_is_refused(self):
+        """Schedulers would take all members for near each other."""
+        for member in self.answer['members']:
+            member.update(dict.fromkeys(('host', 'switch', 'rack')))
+        self.write({'vhpc': self.answer})
+        for form in hosts_program.TOPOLOGY_FORMATS:
+            self.assert_refused(
+                form, '--file', str(self.file), reason='ask the operator'
+            )
+        self.assertEqual(0, self.run_('mpich', '--file', str(self.file))[0])
 
     def test_wait_ends_when_the_cluster_is_complete(self):
         self.answer['cluster']['complete'] = False
@@ -275,14 +295,15 @@ class LauncherFilesTest(base.TestCase):
 
     def test_hostfiles_are_those_of_the_answer(self):
         found = answered(*self.members)
-        self.assertEqual(
-            found['hostfile']['mpich'], hosts_program.mpich_hostfile(found)
-        )
-        for form in (
-            hosts_program.openmpi_hostfile,
-            hosts_program.prrte_hostfile,
+        for form, key in (
+            ('mpich', 'mpich'),
+            ('openmpi', 'openmpi'),
+            ('prrte', 'openmpi'),
         ):
-            self.assertEqual(found['hostfile']['openmpi'], form(found))
+            self.assertEqual(
+                found['hostfile'][key],
+                hosts_program.LAUNCHER_FORMATS[form](found),
+            )
 
     def test_rankfile_has_a_rank_for_each_vcpu(self):
         self.assertEqual(
