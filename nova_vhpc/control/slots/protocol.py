@@ -174,7 +174,12 @@ class SlotProtocol:
             or before.boot != after.boot
         )
         is_live = now_us < after.until_us
-        if is_new or not is_live or before.statement != after.statement:
+        if (
+            before is None
+            or is_new
+            or not is_live
+            or before.statement != after.statement
+        ):
             self._is_stale = True
         if is_live and is_new and one.must_hear(message.host, now_us):
             one.owes_reply = True
