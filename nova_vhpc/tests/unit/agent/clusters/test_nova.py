@@ -96,8 +96,8 @@ def reason(
     count: int, running: int, host: str | None, was_listed: bool = False
 ) -> str:
     servers = frozenset(f's{number}' for number in range(count))
-    return nova.Unlisted('cn1', servers, running, was_listed).reason(
-        lambda server: host
+    return nova.unlisted_reason(
+        'cn1', servers, running, was_listed, lambda server: host
     )
 
 
