@@ -110,9 +110,7 @@ class SlotExchange:
         """Take a message of another host."""
         now_us, wall_us = _now_us(), _wall_us()
         with self._lock:
-            if message.cluster not in self._protocol.clusters:
-                return
-            if message.host != self._protocol.host:
+            if self._protocol.receive(message, now_us):
                 self._clock.heard(
                     message.host,
                     message.wall_us,
@@ -120,7 +118,6 @@ class SlotExchange:
                     message.lags,
                     now_us,
                 )
-            self._protocol.receive(message, now_us)
         self._thread.wake()
 
     def status(self) -> dict[str, Any]:
@@ -209,7 +206,7 @@ class SlotExchange:
 
     def _check_clock(self, now_us: int) -> None:
         was_off = self._clock.is_off
-        self._offset_us = self._clock.offset_us(now_us)
+        self._offset_us = self._clock.offset_us(now_us, self._protocol.live)
         is_off = self._clock.is_off
         if is_off == was_off:
             return

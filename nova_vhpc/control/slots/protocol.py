@@ -67,6 +67,7 @@ class SlotProtocol:
     :ivar plays: whether this host plays slots. If not, it says so, listens,
         and has an empty table.
     :ivar clusters: what is known of each cluster, by key.
+    :ivar live: other hosts with a lease in force.
     :ivar other_lengths: length of the slots of hosts that have another one.
     :ivar table: slots of each cluster, by key; clusters without slots are
         missing. No two of them need more CPUs than there are in any slot.
@@ -90,6 +91,7 @@ class SlotProtocol:
         self.plays = True
         self.table: dict[str, model.ClusterSlot] = {}
         self.clusters: dict[str, cluster_of.Cluster] = {}
+        self.live: frozenset[str] = frozenset()
         self.other_lengths: dict[str, int] = {}
         self._cpus = 0
         self._shared = 0
@@ -158,12 +160,12 @@ class SlotProtocol:
                 one.wanted, one.width = wanted, gang.width
                 self._is_stale = True
 
-    def receive(self, message: Message, now_us: int) -> None:
-        """Take a message of another host, unless a newer one is known."""
+    def receive(self, message: Message, now_us: int) -> bool:
+        """Take a message of another host; return whether it is news."""
         one = self.clusters.get(message.cluster)
         if one is None or not one.is_shared or message.host == self.host:
-            return
-        if self._is_other_length(message.statement):
+            return False
+        if message.statement.slot_us not in (0, self.slot_us):
             report = message.statement._replace(
                 plays=False, ready=False, decision=None
             )
@@ -171,7 +173,7 @@ class SlotProtocol:
         before = one.received.get(message.host)
         received = self._leases.receive(one.received, message, now_us)
         if received is one.received:
-            return
+            return False
         one.received = received
         after = received[message.host]
         is_new = (
@@ -190,6 +192,7 @@ class SlotProtocol:
         if is_live and is_new and one.must_hear(message.host, now_us):
             one.owes_reply = True
         self._expire_us = min(self._expire_us, after.until_us)
+        return True
 
     def step(self, now_us: int) -> list[Message]:
         """Decide what is to be decided.
@@ -260,11 +263,16 @@ class SlotProtocol:
         for one in clusters:
             one.has_others = any(True for _ in one.live(now_us))
             one.update_leader(self.plays, now_us, JOIN_US, self.lease_us)
-        self.other_lengths = {
+        live = {
             host: report.slot_us
             for one in clusters
             for host, report in leases.live(one.received, now_us)
-            if self._is_other_length(report)
+        }
+        self.live = frozenset(live)
+        self.other_lengths = {
+            host: slot_us
+            for host, slot_us in live.items()
+            if slot_us not in (0, self.slot_us)
         }
         if not self.plays:
             for one in clusters:
@@ -295,9 +303,6 @@ class SlotProtocol:
                 self.table[one.key] = model.ClusterSlot(
                     place.first, place.every, decision.epoch
                 )
-
-    def _is_other_length(self, report: Report) -> bool:
-        return report.slot_us not in (0, self.slot_us)
 
     def _full(self, load: list[int], width: int) -> int:
         """Return the slots that have no room for so many CPUs more."""
