@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions to OpenStack's services, as operators configure them.
+"""Sessions of the services that are called, and why they fail.
 
 Role
-    Turn an option group of keystoneauth, or a profile of ``clouds.yaml``,
-    into a client that waits for bounded times.
+    Log in by an option group (agent, vendordata) or by clouds.yaml (console
+    scripts), and say in one line which option to change.
 Doors
-    :func:`.credentials.adapter` for option groups, :mod:`.openstack` for
-    profiles, :mod:`.neutron` for Neutron.
+    :func:`.credentials.adapter` and :func:`.credentials.check`;
+    :func:`.openstack.connect` and :func:`.openstack.asked`;
+    :func:`.failures.reason`.
 Invariants
-    No secret stands in a message. Each failure names group or profile, and
-    what to do (:mod:`.failures`).
+    No secret in a message; wrong values are refused when options are read.
 Tests
-    ``nova_vhpc/tests/unit/clients``; real Keystone
+    ``nova_vhpc/tests/unit/clients``; with a real Keystone
     ``nova_vhpc/tests/functional/clients``.
 """

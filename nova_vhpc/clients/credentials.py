@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import threading
+import urllib.parse
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,17 @@ the ``auth_type`` does not exist. We log that once, with more detail."""
 
 _LASTING = ('password', 'application_credential_secret', 'client_secret')
 """Options of auth plugins whose secret only an administrator changes."""
+
+
+_URLS = ('auth_url', 'endpoint_override')
+
+_NUMBERS = (
+    'timeout',
+    'connect_retries',
+    'connect_retry_delay',
+    'status_code_retries',
+    'status_code_retry_delay',
+)
 
 
 class UnusableError(ValueError):
@@ -63,10 +75,46 @@ def check(conf: cfg.ConfigOpts, groups: Iterable[str]) -> None:
     # Register all before reading any: a value may refer to another option.
     conf_package.check(conf, [_register(conf, group) for group in groups])
     for group in groups:
+        for section in {group, conf[group].auth_section or group}:
+            _check_values(conf, section)
         try:
             loading.load_adapter_from_conf_options(conf, group, session=None)
         except TypeError as error:
             raise cfg.Error(f'[{group}]: {failures.plain(error)}') from None
+
+
+def _check_values(conf: cfg.ConfigOpts, section: str) -> None:
+    """Check values that keystoneauth would not understand at a request.
+
+    :raises cfg.Error: naming the first option whose value is wrong.
+    """
+    for name in _URLS:
+        value = conf_package.read(conf, section, name)
+        if value and not _is_url(value):
+            # Not shown: a URL may have a password.
+            raise cfg.Error(
+                f'[{section}]{name} must be a URL that begins with http:// '
+                'or https:// and names a host'
+            )
+    for name in _NUMBERS:
+        value = conf_package.read(conf, section, name)
+        if value is not None and value < (0 if name != 'timeout' else 0.001):
+            raise cfg.Error(
+                f"[{section}]{name}: '{value}' is too small; leave it out if "
+                'in doubt'
+            )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urllib.parse.urlsplit(text)
+        return (
+            url.scheme in ('http', 'https')
+            and bool(url.hostname)
+            and url.port != 0
+        )
+    except ValueError:
+        return False
 
 
 def load(conf: cfg.ConfigOpts, group: str) -> Any:

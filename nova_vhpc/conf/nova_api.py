@@ -15,7 +15,7 @@ GROUP = 'vhpc_nova'
 opts = [
     cfg.Opt(
         'poll_interval',
-        type=types.Integer(min=1),
+        type=types.Integer(min=1, max=86_400),
         default=60,
         help="""
 Seconds between two queries to Nova about this host's servers.
@@ -27,7 +27,7 @@ server group on this host. Raise it (try 300) in clouds of many thousand hosts.
     ),
     cfg.Opt(
         'min_interval',
-        type=types.Integer(min=1),
+        type=types.Integer(min=1, max=86_400),
         default=5,
         help="""
 Seconds between two queries to Nova, at least, even if many servers start.
@@ -38,6 +38,7 @@ bottleneck.
     ),
     cfg.StrOpt(
         'groups_file',
+        regex='^(/|$)',
         help="""
 File that lists the servers of each virtual cluster. Set it in clouds whose
 compute hosts may not call the Nova API.

@@ -33,9 +33,9 @@ Seconds for which a statement of another host holds if it is not renewed.
 
 It limits how long members can be in different phases after a message was
 lost, and how long the statement of a dead host counts. Statements are renewed
-three times per lease, but only in the I/O phase. Raise it (try 15) if they
-load the broker. Set it to the same value on all hosts: at most four times a
-host's own lease is accepted from others.
+three times per lease: phases in the I/O phase only, slots always. Raise it
+(try 15) if they load the broker. Set it to the same value on all hosts: at
+most four times a host's own lease is accepted from others.
 """,
     ),
     cfg.BoolOpt(
@@ -51,7 +51,7 @@ on for tightly coupled programs on over-committed hosts.
     ),
     cfg.Opt(
         'call_timeout',
-        type=types.Finite(min=0.1),
+        type=types.Finite(min=0.1, max=3600.0),
         default=10.0,
         help="""
 Seconds for which ``nova-vhpc-ctl`` waits for the answer of a host. Raise it

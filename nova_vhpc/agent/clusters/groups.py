@@ -264,12 +264,13 @@ class Groups:
         # A server that is missing only once may just have been deleted.
         servers = unlisted_before & self._unlisted
         if servers:
-            detail = nova.Unlisted(
+            detail = nova.unlisted_reason(
                 self._host,
                 servers,
                 len(self._running_here() | servers),
                 bool(servers & self._missing),
-            ).reason(self._nova.host_of)
+                self._nova.host_of,
+            )
             if self._enter('partial', detail):
                 LOG.warning(
                     'The groups of some servers are unknown, or the last '

@@ -55,7 +55,6 @@ def encode_slots(message: slots.Message) -> dict[str, Any]:
     return fields | {
         'wall_us': message.wall_us,
         'lags': dict(message.lags),
-        'slot_us': message.slot_us,
     }
 
 
@@ -73,10 +72,10 @@ def decode_slots(fields: dict[str, Any]) -> slots.Message:
             _flag(fields['plays']),
             _flag(fields['ready']),
             _decision(fields.get('decision')),
+            _number(fields['slot_us'], 0, 2**40),
         ),
         _number(fields['wall_us'], 0, _MOST),
         _lags(fields['lags']),
-        _number(fields['slot_us'], 0, 2**40),
     )
 
 

@@ -119,56 +119,51 @@ def clusters(
     return cluster_by_server
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unlisted:
-    """Servers that run here and that Nova's answer does not list.
+def unlisted_reason(
+    asked_host: str,
+    servers: Collection[str],
+    running: int,
+    was_listed: bool,
+    host_of: Callable[[str], str | None],
+) -> str:
+    """Return why Nova's answer lacks servers that run here, and what to do.
 
     Nova answers with an empty list, and reports success, for a host that it
     does not know and for a cell whose database is away.
 
-    :ivar host: the host of which Nova was asked.
-    :ivar servers: the servers that Nova does not list.
-    :ivar running: number of servers that run here.
-    :ivar was_listed: whether an earlier answer had any of the servers.
+    :param asked_host: the host of which Nova was asked.
+    :param servers: the servers that Nova does not list.
+    :param running: number of servers that run here.
+    :param was_listed: whether an earlier answer had any of the servers.
+    :param host_of: returns the host that Nova has a server on, or None.
     """
-
-    host: str
-    servers: frozenset[str]
-    running: int
-    was_listed: bool
-
-    def reason(self, host_of: Callable[[str], str | None]) -> str:
-        """Return what is wrong and what to do.
-
-        :param host_of: returns the host that Nova has a server on, or None.
-        """
-        count = len(self.servers)
-        if self.was_listed:
-            return (
-                f'Nova does not list {count} of {self.running} servers that '
-                "run here; is their cell's database away?"
-            )
-        server = min(self.servers)
-        host = host_of(server)
-        if count < self.running or host == self.host:
-            where = '' if host is None else f' (it has {server} on {host})'
-            return (
-                f'Nova does not list {count} of {self.running} servers that '
-                f'run here{where}; were they moved to another host?'
-            )
-        question = (
-            f'Nova names none of the {count} servers that run here among the '
-            f'servers of host {self.host}'
-        )
-        if host is not None:
-            return (
-                f'{question}: it has {server} on {host}; set [vhpc_agent]host '
-                f"to that name, which is nova-compute's [DEFAULT]host"
-            )
+    count = len(servers)
+    if was_listed:
         return (
-            f"{question}; is [vhpc_agent]host what nova-compute's "
-            '[DEFAULT]host is (openstack compute service list)?'
+            f'Nova does not list {count} of {running} servers that run here; '
+            "is their cell's database away?"
         )
+    server = min(servers)
+    host = host_of(server)
+    if count < running or host == asked_host:
+        where = '' if host is None else f' (it has {server} on {host})'
+        return (
+            f'Nova does not list {count} of {running} servers that run here'
+            f'{where}; were they moved to another host?'
+        )
+    question = (
+        f'Nova names none of the {count} servers that run here among the '
+        f'servers of host {asked_host}'
+    )
+    if host is not None:
+        return (
+            f'{question}: it has {server} on {host}; set [vhpc_agent]host to '
+            "that name, which is nova-compute's [DEFAULT]host"
+        )
+    return (
+        f"{question}; is [vhpc_agent]host what nova-compute's [DEFAULT]host "
+        'is (openstack compute service list)?'
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -241,7 +236,10 @@ class NovaServers:
         """
         with self._translated():
             nova = self._nova()
-            servers = dict(self._servers(nova))
+            servers = {
+                server['id']: read_server(server)
+                for server in self._listed(nova, host=self._host)
+            }
             members = [one for one in servers.values() if one is not None]
             deleted_groups = frozenset(
                 group
@@ -331,14 +329,6 @@ class NovaServers:
             except credentials.UnusableError as error:
                 raise NovaError(str(error)) from error
         return self._adapter
-
-    def _servers(self, nova: Any) -> Iterator[tuple[str, Membership | None]]:
-        """Yield the UUID of every server of this host, and its
-
-        The membership is None for a server without ``vhpc:`` extra specs.
-        """
-        for server in self._listed(nova, host=self._host):
-            yield server['id'], read_server(server)
 
     @staticmethod
     def _listed(nova: Any, **query: str) -> Iterator[Mapping[str, Any]]:

@@ -87,9 +87,12 @@ class PhaseExchange:
         )
         self.slots = slot_exchange.SlotExchange(
             slots.SlotProtocol(
-                host, self._boot, self._timers.lease_us, hosts_of
+                host,
+                self._boot,
+                self._timers.lease_us,
+                hosts_of,
+                conf.vhpc_control.gang_window_us,
             ),
-            conf.vhpc_control.gang_window_us,
             silent=silent,
         )
         self._lock = threading.Lock()

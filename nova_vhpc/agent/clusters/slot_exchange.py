@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import bus
@@ -23,19 +23,6 @@ LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 0.1
 _MAX_BACKOFF_S = 5.0
-
-MAX_NAMED = 100
-"""Most hosts with another slot length that are kept, for messages."""
-
-
-class _OtherLength(NamedTuple):
-    """What is known of a host with slots of another length.
-
-    :ivar until_us: end of its lease.
-    """
-
-    slot_us: int
-    until_us: int
 
 
 def _now_us() -> int:
@@ -50,21 +37,17 @@ class SlotExchange:
     """This host's part in the agreement on slots.
 
     :param rules: the protocol of this host.
-    :param slot_us: length of this host's slots, in microseconds. Hosts with
-        another length do not agree with it.
     :param silent: receive only, as in a dry run. No slots are agreed on then.
     """
 
     def __init__(
         self,
         rules: protocol.SlotProtocol,
-        slot_us: int,
         *,
         silent: bool = False,
     ) -> None:
         self._silent = silent
-        self._slot_us = slot_us
-        self._other_lengths: dict[str, _OtherLength] = {}
+        self._other_lengths: dict[str, int] = {}
         self._protocol = rules
         self._clock = clock_offset.ClockOffset(rules.host)
         self._lock = threading.Lock()
@@ -127,9 +110,7 @@ class SlotExchange:
         """Take a message of another host."""
         now_us, wall_us = _now_us(), _wall_us()
         with self._lock:
-            if message.cluster not in self._protocol.clusters:
-                return
-            if message.host != self._protocol.host:
+            if self._protocol.receive(message, now_us):
                 self._clock.heard(
                     message.host,
                     message.wall_us,
@@ -137,39 +118,7 @@ class SlotExchange:
                     message.lags,
                     now_us,
                 )
-            self._protocol.receive(self._comparable(message, now_us), now_us)
         self._thread.wake()
-
-    def _comparable(
-        self, message: messages.Message, now_us: int
-    ) -> messages.Message:
-        """Return what a message says, if slots of its sender are like ours.
-
-        Slots of another length begin at other times: to this host, its sender
-        plays a local rotation.
-        """
-        if message.slot_us in (0, self._slot_us) or not message.lease_us:
-            self._other_lengths.pop(message.host, None)
-            return message
-        if message.host not in self._other_lengths:
-            if len(self._other_lengths) >= MAX_NAMED:
-                return _as_local(message)
-            LOG.warning(
-                '%s has slots of %d us and this host of %d us: virtual '
-                'clusters do not run at the same time on both. Set '
-                '[vhpc_control]gang_window_us to the same value on all hosts.',
-                message.host,
-                message.slot_us,
-                self._slot_us,
-            )
-        self._other_lengths[message.host] = _OtherLength(
-            message.slot_us,
-            now_us
-            + min(
-                message.lease_us, leases.MAX_LEASES * self._protocol.lease_us
-            ),
-        )
-        return _as_local(message)
 
     def status(self) -> dict[str, Any]:
         """Return slots, leaders and the clock, for the status socket."""
@@ -212,11 +161,12 @@ class SlotExchange:
                 f'{direction} those of other hosts'
             )
         if self._other_lengths:
-            host, other = min(self._other_lengths.items())
+            host, slot_us = min(self._other_lengths.items())
             return (
-                f'[vhpc_control]gang_window_us is {self._slot_us} here and '
-                f'{other.slot_us} on {host}; other hosts that differ: '
-                f'{len(self._other_lengths) - 1}'
+                f'[vhpc_control]gang_window_us is {self._protocol.slot_us} '
+                f'here and {slot_us} on {host}; other hosts that differ: '
+                f'{len(self._other_lengths) - 1}; set it to the same value '
+                'on all hosts'
             )
         return ''
 
@@ -229,11 +179,12 @@ class SlotExchange:
         now_us = _now_us()
         with self._lock:
             self._check_clock(now_us)
-            for host, other in list(self._other_lengths.items()):
-                if now_us >= other.until_us:
-                    del self._other_lengths[host]
             outbox = self._protocol.step(now_us)
             self._table = self._protocol.agreed
+            before = self._other_lengths
+            self._other_lengths = self._protocol.other_lengths
+        if self._other_lengths and not before:
+            LOG.warning('%s', self._detail())
         for position, message in enumerate(outbox):
             try:
                 self._send(message)
@@ -249,15 +200,13 @@ class SlotExchange:
         with self._lock:
             lags = self._clock.lags()
         self._bus.send_slots(
-            dataclasses.replace(
-                message, wall_us=_wall_us(), lags=lags, slot_us=self._slot_us
-            )
+            dataclasses.replace(message, wall_us=_wall_us(), lags=lags)
         )
         self._sent += 1
 
     def _check_clock(self, now_us: int) -> None:
         was_off = self._clock.is_off
-        self._offset_us = self._clock.offset_us(now_us)
+        self._offset_us = self._clock.offset_us(now_us, self._protocol.live)
         is_off = self._clock.is_off
         if is_off == was_off:
             return
@@ -283,11 +232,3 @@ class SlotExchange:
             LOG.debug(
                 'Slots not withdrawn, their leases will run out: %s', error
             )
-
-
-def _as_local(message: messages.Message) -> messages.Message:
-    """Return a message as of a host that plays a local rotation."""
-    report = message.statement._replace(
-        plays=False, ready=False, decision=None
-    )
-    return dataclasses.replace(message, statement=report)

@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a VM group is in the I/O phase.
+"""Phases of VMs and clusters: I/O or computing.
 
 Role
-    The I/O-perception paper's section III: predict the next period, threshold
-    it by Otsu's method, and enter or leave together.
+    Follow the I/O-perception paper: threshold, prediction, enter and leave.
 Doors
-    :class:`.tracker.PhaseTracker`, fed with samples once each period;
-    :mod:`.group` is the rule of a group whose members are on several hosts.
+    :class:`.tracker.PhaseTracker` takes the samples of a tick and returns the
+    phase of each VM; members of a cluster have one phase
+    (:class:`.group.GroupPhase`).
 Invariants
-    A VM without measurement has no phase. All hosts that have heard the same
-    decide the same.
+    A group's phase ends also if its samples do. An exception of a predictor
+    costs a prediction, and no tick.
 Tests
     ``nova_vhpc/tests/unit/control/phases``.
 """

@@ -9,7 +9,7 @@ so half the difference of these two lags is the difference of the clocks.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control.slots import messages
@@ -115,10 +115,13 @@ class ClockOffset:
         lag = self._lags.get(host)
         return lag is not None and lag.heard >= ENOUGH
 
-    def offset_us(self, now_us: int) -> int | None:
+    def offset_us(self, now_us: int, live: Container[str]) -> int | None:
         """Return by how much this host's clock is ahead; None if unknown.
 
         Also brings ``is_off`` up to date.
+
+        :param live: hosts with a lease in force; only they count, so that
+            what an invented host says does not outlast its lease.
         """
         for host, one in list(self._lags.items()):
             if now_us // WINDOW_US - one.window > 4:
@@ -127,7 +130,9 @@ class ClockOffset:
         differences = [
             (self._lags[host].least_us - lag_us) // 2
             for host, (lag_us, at_us) in self._stated.items()
-            if now_us - at_us <= 4 * WINDOW_US and self._is_known(host)
+            if host in live
+            and now_us - at_us <= 4 * WINDOW_US
+            and self._is_known(host)
         ]
         if not differences:
             self.is_off = False

@@ -44,6 +44,7 @@ class Report(NamedTuple):
         rotation, and counts for nothing.
     :ivar ready: whether the host has listened for long enough to lead.
     :ivar decision: the decision, if the host leads; else None.
+    :ivar slot_us: length of the host's slots; 0 if unknown.
     """
 
     wanted: int
@@ -52,6 +53,7 @@ class Report(NamedTuple):
     plays: bool = True
     ready: bool = False
     decision: Decision | None = None
+    slot_us: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,9 +63,7 @@ class Message(leases.Message[Report]):
     :ivar wall_us: the sender's wall clock when it was sent; 0 if unknown.
     :ivar lags: by host, the least time that its messages took to the sender,
         by the difference of their wall clocks.
-    :ivar slot_us: length of the sender's slots; 0 if unknown.
     """
 
     wall_us: int = 0
     lags: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    slot_us: int = 0

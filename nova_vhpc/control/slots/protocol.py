@@ -13,6 +13,7 @@ gets depends on those of higher rank only, and the hosts settle from the
 highest rank down.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
@@ -60,9 +61,14 @@ class SlotProtocol:
     :param host: name of this host, unique among the clusters' hosts.
     :param boot: number of this start, greater than at earlier starts.
     :param hosts_of: see :class:`~nova_vhpc.control.leases.LeaseTable`.
+    :param slot_us: length of this host's slots; 0 if unknown. To this host,
+        one with another length plays a local rotation.
     :ivar lease_us: for how long this host's reports hold.
     :ivar plays: whether this host plays slots. If not, it says so, listens,
         and has an empty table.
+    :ivar clusters: what is known of each cluster, by key.
+    :ivar live: other hosts with a lease in force.
+    :ivar other_lengths: length of the slots of hosts that have another one.
     :ivar table: slots of each cluster, by key; clusters without slots are
         missing. No two of them need more CPUs than there are in any slot.
     """
@@ -73,26 +79,25 @@ class SlotProtocol:
         boot: int,
         lease_us: int = LEASE_US,
         hosts_of: Callable[[str], Collection[str]] = lambda cluster: (),
+        slot_us: int = 0,
     ) -> None:
         self.host = host
         self.boot = boot
         self.lease_us = lease_us
+        self.slot_us = slot_us
         self._leases = leases.LeaseTable[Report](
             lease_us, lambda report: report.decision is not None, hosts_of
         )
         self.plays = True
         self.table: dict[str, model.ClusterSlot] = {}
-        self._clusters: dict[str, cluster_of.Cluster] = {}
+        self.clusters: dict[str, cluster_of.Cluster] = {}
+        self.live: frozenset[str] = frozenset()
+        self.other_lengths: dict[str, int] = {}
         self._cpus = 0
         self._shared = 0
         self._is_stale = True
         self._expire_us = 0
         self._renewed_us = 0
-
-    @property
-    def clusters(self) -> dict[str, cluster_of.Cluster]:
-        """What is known of each cluster, for tests and the status."""
-        return self._clusters
 
     @property
     def agreed(self) -> dict[str, model.ClusterSlot]:
@@ -104,10 +109,8 @@ class SlotProtocol:
         return {
             key: slot
             for key, slot in self.table.items()
-            if self._clusters[key].is_shared
-            and (
-                self._clusters[key].width > 1 or self._clusters[key].has_others
-            )
+            if self.clusters[key].is_shared
+            and (self.clusters[key].width > 1 or self.clusters[key].has_others)
         }
 
     @property
@@ -131,15 +134,15 @@ class SlotProtocol:
             want slots or not.
         :param cpus: number of the host's CPUs.
         """
-        for key, known in self._clusters.items():
+        for key, known in self.clusters.items():
             if key not in present:
                 known.asked_us = now_us - self.lease_us
         if cpus != self._cpus:
             self._cpus, self._is_stale = cpus, True
         for gang in gangs:
-            one = self._clusters.get(gang.key)
+            one = self.clusters.get(gang.key)
             if one is None:
-                self._clusters[gang.key] = cluster_of.Cluster(
+                self.clusters[gang.key] = cluster_of.Cluster(
                     gang.key,
                     self.host,
                     now_us,
@@ -157,15 +160,20 @@ class SlotProtocol:
                 one.wanted, one.width = wanted, gang.width
                 self._is_stale = True
 
-    def receive(self, message: Message, now_us: int) -> None:
-        """Take a message of another host, unless a newer one is known."""
-        one = self._clusters.get(message.cluster)
+    def receive(self, message: Message, now_us: int) -> bool:
+        """Take a message of another host; return whether it is news."""
+        one = self.clusters.get(message.cluster)
         if one is None or not one.is_shared or message.host == self.host:
-            return
+            return False
+        if message.statement.slot_us not in (0, self.slot_us):
+            report = message.statement._replace(
+                plays=False, ready=False, decision=None
+            )
+            message = dataclasses.replace(message, statement=report)
         before = one.received.get(message.host)
         received = self._leases.receive(one.received, message, now_us)
         if received is one.received:
-            return
+            return False
         one.received = received
         after = received[message.host]
         is_new = (
@@ -174,11 +182,17 @@ class SlotProtocol:
             or before.boot != after.boot
         )
         is_live = now_us < after.until_us
-        if is_new or not is_live or before.statement != after.statement:
+        if (
+            before is None
+            or is_new
+            or not is_live
+            or before.statement != after.statement
+        ):
             self._is_stale = True
         if is_live and is_new and one.must_hear(message.host, now_us):
             one.owes_reply = True
         self._expire_us = min(self._expire_us, after.until_us)
+        return True
 
     def step(self, now_us: int) -> list[Message]:
         """Decide what is to be decided.
@@ -189,20 +203,20 @@ class SlotProtocol:
         if self._is_stale or any(
             one.is_ready != (now_us - one.since_us >= JOIN_US and self.plays)
             or (one.hold_us and now_us >= one.hold_us)
-            for one in self._clusters.values()
+            for one in self.clusters.values()
         ):
             self._is_stale = False
             self._settle(now_us)
         outbox.extend(
             self._message(one, now_us)
-            for one in self._clusters.values()
+            for one in self.clusters.values()
             if one.is_shared and self._must_send(one, now_us)
         )
         return outbox + self._renew(now_us)
 
     def unsent(self, message: Message) -> None:
         """Take note that a message was not sent: it is made again."""
-        one = self._clusters.get(message.cluster)
+        one = self.clusters.get(message.cluster)
         if one is not None:
             one.sent = None
 
@@ -210,7 +224,7 @@ class SlotProtocol:
         """Withdraw all reports: the agent ends."""
         return [
             self._message(one, now_us, 0)
-            for one in self._clusters.values()
+            for one in self.clusters.values()
             if one.is_shared and one.sent is not None
         ]
 
@@ -222,9 +236,9 @@ class SlotProtocol:
     def _forget(self, now_us: int) -> list[Message]:
         """Drop what has not been heard of, or asked for, for long."""
         outbox: list[Message] = []
-        for key, one in list(self._clusters.items()):
+        for key, one in list(self.clusters.items()):
             if now_us - one.asked_us >= self.lease_us:
-                del self._clusters[key]
+                del self.clusters[key]
                 self._shared -= one.is_shared
                 self._is_stale = True
                 if one.is_shared and one.sent is not None:
@@ -233,7 +247,7 @@ class SlotProtocol:
             return outbox
         self._is_stale = True
         ends_us = [now_us + self.lease_us]
-        for one in self._clusters.values():
+        for one in self.clusters.values():
             one.received = self._leases.forget(one.received, now_us)
             ends_us.extend(
                 lease.until_us
@@ -245,10 +259,21 @@ class SlotProtocol:
 
     def _settle(self, now_us: int) -> None:
         """Bring masks, decisions and the table up to date."""
-        clusters = list(self._clusters.values())
+        clusters = list(self.clusters.values())
         for one in clusters:
             one.has_others = any(True for _ in one.live(now_us))
             one.update_leader(self.plays, now_us, JOIN_US, self.lease_us)
+        live = {
+            host: report.slot_us
+            for one in clusters
+            for host, report in leases.live(one.received, now_us)
+        }
+        self.live = frozenset(live)
+        self.other_lengths = {
+            host: slot_us
+            for host, slot_us in live.items()
+            if slot_us not in (0, self.slot_us)
+        }
         if not self.plays:
             for one in clusters:
                 one.blocked = one.avoided = 0
@@ -261,7 +286,8 @@ class SlotProtocol:
         higher = [0] * frame.SLOTS
         self.table = {}
         for one in clusters:
-            others = _minus(total, one)
+            others = list(total)
+            _load(others, one, -1)
             one.blocked = self._full(higher, one.width)
             one.avoided = self._full(others, one.width) & ~one.blocked
             if one.leads or not one.is_shared:
@@ -294,6 +320,7 @@ class SlotProtocol:
             self.plays,
             one.is_ready,
             one.decision if one.leads else None,
+            self.slot_us,
         )
 
     def _must_send(self, one: cluster_of.Cluster, now_us: int) -> bool:
@@ -314,7 +341,7 @@ class SlotProtocol:
         due = sorted(
             (
                 one
-                for one in self._clusters.values()
+                for one in self.clusters.values()
                 if one.is_shared and now_us - one.sent_us >= self.renew_us
             ),
             key=lambda one: (one.sent_us, one.key),
@@ -346,23 +373,10 @@ class SlotProtocol:
         )
 
 
-def _load(load: list[int], one: cluster_of.Cluster) -> None:
-    """Add a cluster's CPUs to its slots."""
+def _load(load: list[int], one: cluster_of.Cluster, times: int = 1) -> None:
+    """Add a cluster's CPUs to its slots so many times."""
     decision = one.decision
     if decision is not None and decision.place is not None:
-        for slot in range(
-            decision.place.first, frame.SLOTS, decision.place.every
-        ):
-            load[slot] += one.width
-
-
-def _minus(load: list[int], one: cluster_of.Cluster) -> list[int]:
-    """Return the CPUs that other clusters use in each slot."""
-    left = list(load)
-    decision = one.decision
-    if decision is not None and decision.place is not None:
-        for slot in range(
-            decision.place.first, frame.SLOTS, decision.place.every
-        ):
-            left[slot] -= one.width
-    return left
+        first, every = decision.place
+        for slot in range(first, frame.SLOTS, every):
+            load[slot] += times * one.width

@@ -166,6 +166,24 @@ class QuietTest(base.TestCase):
         )
         self.assertIn('nosuch', self.log.output)
 
+    def test_value_that_no_request_could_use_is_refused(self):
+        for text, name in (
+            ('auth_url = k.example:5000/v3', 'auth_url'),
+            ('auth_url = htp://u:s3cret@k/v3', 'auth_url'),
+            ('auth_url = http://u:s3cret@[::1/v3', 'auth_url'),
+            ('endpoint_override = 10.0.0.1:8778', 'endpoint_override'),
+            ('endpoint_override = https:///placement', 'endpoint_override'),
+            ('timeout = 0', 'timeout'),
+            ('connect_retries = -1', 'connect_retries'),
+            ('status_code_retry_delay = -0.5', 'status_code_retry_delay'),
+        ):
+            conf = self.configure(f'auth_type = password\n{text}\n')
+            error = self.assertRaises(
+                cfg.Error, credentials.check, conf, ['placement']
+            )
+            self.assertIn(f'[placement]{name}', str(error))
+            self.assertNotIn('s3cret', str(error))
+
     def test_wrong_interface_is_an_error_of_the_configuration(self):
         conf = self.configure(
             'auth_type = password\nvalid_interfaces = privat\n'

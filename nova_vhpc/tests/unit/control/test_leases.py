@@ -101,6 +101,15 @@ class LeaseTest(LeasesCase):
         self.hear(message(10**9, 'io', boot=5000), at=1)
         self.assertEqual('quiet', self.says())
 
+    def test_clock_that_runs_fast_does_not_unlock_old_messages(self) -> None:
+        hour = 3600 * 10**6
+        for hours in range(24 * 20):
+            # 0.1 ms per second: a minute in a week.
+            sent = message(hours * (hour + hour // 10_000))
+            self.hear(sent, at=hours * hour)
+        at = hours * hour + LIMIT
+        self.assertIs(self.leases, self.table.receive(self.leases, sent, at))
+
     def test_silent_host_is_forgotten_in_the_end(self) -> None:
         self.hear(message(1))
         self.assertIs(self.leases, self.table.forget(self.leases, LIMIT))
@@ -134,6 +143,15 @@ class ForgeryTest(LeasesCase):
             # A start that was never heard has no numbers to compare with.
             if is_known or all(one.boot != 2 for one in forged):
                 self.assertEqual('io', self.says(later))
+
+    def test_forgeries_that_run_ahead_step_by_step_mute_no_longer(
+        self,
+    ) -> None:
+        self.hear(message(10**12), at=5)
+        for step in range(1, 9):
+            self.hear(message(10**12 + step * (LIMIT - 1)), at=5)
+        self.hear(message(10**12 + LIMIT, 'io'), at=5 + LIMIT)
+        self.assertEqual('io', self.says(5 + LIMIT))
 
 
 class FloodTest(LeasesCase):

@@ -117,6 +117,28 @@ class GroupsFileTest(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count(detail))
         self.assertEqual(2, made.status()['running'])
 
+    def test_hosts_of_a_cluster_are_read_when_they_are_wanted(self) -> None:
+        made = groups.Groups(self.conf, 'cn1')
+        one = frozenset({'s1'})
+        answer = nova.Answer(one, {'s1': 'g'}, projects={'g': 'p'})
+        members = {'s1': 'cn1', 's2': 'cn2', 'shelved': None}
+        with (
+            mock.patch.object(made._nova, 'fetch', return_value=answer),
+            mock.patch.object(
+                made._nova, 'members_of', return_value=members
+            ) as members_of,
+        ):
+            made.refresh()
+            members_of.assert_not_called()
+            # Names of the groups file are not Nova's.
+            for cluster in ('g', 'of a file'):
+                self.assertEqual((), made.hosts_of(cluster))
+            made.refresh()
+            members_of.assert_called_once_with('g')
+            self.assertEqual({'cn1', 'cn2'}, made.hosts_of('g'))
+            self.assertEqual('p', made.project_of('g'))
+            self.assertIsNone(made.project_of('p/named'))
+
     def test_server_that_does_not_run_any_more_is_not_missed(self) -> None:
         made = groups.Groups(self.conf, 'cn1')
         made.cluster_of('s1')

@@ -57,6 +57,9 @@ class ReadServerTest(base.BaseTestCase):
     def test_invalid_name_names_no_cluster(self) -> None:
         read = nova.read_server(server(metadata={'vhpc:cluster': 'a b/c'}))
         self.assertIsNone(read.named)
+        for hint in ('\ud800', 'x' * 513, 'g\nforged log line', 7):
+            read = nova.read_server(server(scheduler_hints={'group': hint}))
+            self.assertIsNone(read.group)
 
     def test_tenants_cannot_join_each_other(self) -> None:
         names = {
@@ -93,8 +96,8 @@ def reason(
     count: int, running: int, host: str | None, was_listed: bool = False
 ) -> str:
     servers = frozenset(f's{number}' for number in range(count))
-    return nova.Unlisted('cn1', servers, running, was_listed).reason(
-        lambda server: host
+    return nova.unlisted_reason(
+        'cn1', servers, running, was_listed, lambda server: host
     )
 
 
@@ -184,6 +187,9 @@ class NovaServersTest(base.BaseTestCase):
         answer = self.servers.fetch()
         self.assertEqual({'a', 'b', 'c', 'd'}, answer.servers)
         self.assertEqual({'a': 'there', 'c': 'secret'}, answer.clusters)
+        self.assertEqual(
+            dict.fromkeys(('there', 'gone', 'secret'), 'p'), answer.projects
+        )
         self.assertEqual({'d'}, answer.migrating)
         self.assertEqual({'a', 'b', 'c', 'd', 'not-ours'}, answer.listed)
         self.assertEqual(7, len(self.nova.queries))

@@ -153,22 +153,12 @@ class RulesTest(base.BaseTestCase):
         self.timers = protocol.Timers.for_lease(self.LEASE)
         self.rules = protocol.Protocol('a', 1, self.timers)
 
-    def message(
-        self,
-        seq: int,
-        statement: ClusterPlan,
-        boot: int = 1,
-        lease: int = LEASE,
-        host: str = 'b',
-    ) -> protocol.Message:
-        return protocol.Message(C, host, boot, seq, lease, statement)
-
-    def receive(
-        self, *messages: protocol.Message, at: int = 0
-    ) -> protocol.State:
+    def receive(self, **statements: ClusterPlan) -> protocol.State:
+        """Return the state after one message of each host."""
         state = protocol.State()
-        for message in messages:
-            state = self.rules.receive(state, message, at)
+        for host, statement in statements.items():
+            message = protocol.Message(C, host, 1, 1, self.LEASE, statement)
+            state = self.rules.receive(state, message, 0)
         return state
 
     def test_only_changes_are_sent(self) -> None:
@@ -208,7 +198,7 @@ class RulesTest(base.BaseTestCase):
         self.assertEqual(self.LEASE, last)
 
     def test_own_message_is_ignored(self) -> None:
-        state = self.receive(self.message(1, IO, host='a'))
+        state = self.receive(a=IO)
         self.assertEqual(PeerView(), self.rules.view(state, 1))
 
     def test_leaving_withdraws_the_statement(self) -> None:
@@ -232,9 +222,9 @@ class RulesTest(base.BaseTestCase):
 
     def test_least_slice_of_all_hosts_counts(self) -> None:
         state = self.receive(
-            self.message(1, ClusterPlan(Phase.COMPUTING, 7000)),
-            self.message(1, ClusterPlan(Phase.COMPUTING, 5000), host='c'),
-            self.message(1, ClusterPlan(Phase.COMPUTING), host='d'),
+            b=ClusterPlan(Phase.COMPUTING, 7000),
+            c=ClusterPlan(Phase.COMPUTING, 5000),
+            d=ClusterPlan(Phase.COMPUTING),
         )
         self.assertEqual(5000, self.rules.view(state, 1).min_slice_us)
 

@@ -132,7 +132,7 @@ class SlotExchangeTest(base.BaseTestCase):
                 )
             )
         )
-        self.assertIn('gang_window_us to the same value', log.output)
+        self.assertIn('and 20000 on c; other hosts', log.output)
         other.stop()
         for host in hosts:
             self.assertTrue(

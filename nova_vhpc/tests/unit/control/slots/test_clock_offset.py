@@ -43,7 +43,10 @@ class Clocks:
                             lags,
                             self.now_us,
                         )
-                offset.offset_us(self.now_us)
+                offset.offset_us(self.now_us, self.offsets)
+
+    def offset_us(self, name: str) -> int | None:
+        return self.offsets[name].offset_us(self.now_us, self.offsets)
 
     def off(self) -> set[str]:
         return {name for name, offset in self.offsets.items() if offset.is_off}
@@ -52,7 +55,7 @@ class Clocks:
 class ClockOffsetTest(base.BaseTestCase):
     def test_nothing_is_known_without_messages(self) -> None:
         offset = clock_offset.ClockOffset('a')
-        self.assertIsNone(offset.offset_us(0))
+        self.assertIsNone(offset.offset_us(0, ()))
         self.assertFalse(offset.is_off)
 
     def test_few_messages_tell_nothing(self) -> None:
@@ -72,9 +75,17 @@ class ClockOffsetTest(base.BaseTestCase):
             clocks = Clocks(a=0, b=error_us, c=1_000, d=-1_000)
             clocks.run(20)
             self.assertEqual({'b'}, clocks.off())
-            offset_us = clocks.offsets['b'].offset_us(clocks.now_us)
+            offset_us = clocks.offset_us('b')
             assert offset_us is not None
             self.assertLess(abs(offset_us - error_us), 10_000)
+
+    def test_host_without_a_lease_in_force_does_not_count(self) -> None:
+        clocks = Clocks(a=0, b=0, forged=10**6, invented=10**6, odd=10**6)
+        clocks.run(20)
+        self.assertIn('a', clocks.off())
+        offset = clocks.offsets['a']
+        offset.offset_us(clocks.now_us, {'b'})
+        self.assertFalse(offset.is_off)
 
     def test_of_two_hosts_both_are_off(self) -> None:
         clocks = Clocks(a=0, b=40_000)

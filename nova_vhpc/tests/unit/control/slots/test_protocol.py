@@ -373,11 +373,6 @@ class RulesTest(base.BaseTestCase):
         slot = self.host.table['p']
         self.assertEqual((3, 4, 7), slot)
 
-    def test_older_message_that_arrives_late_changes_nothing(self) -> None:
-        self.hear('a', self.leads(frame.Place(3, 4)), seq=2)
-        self.hear('a', self.leads(frame.Place(1, 4)), seq=1)
-        self.assertEqual(3, self.host.table['p'].first)
-
     def test_decision_of_a_higher_host_is_not_followed(self) -> None:
         before = self.host.table['p']
         self.hear('c', self.leads(frame.Place(3, 4)))
