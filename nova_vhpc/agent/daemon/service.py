@@ -134,7 +134,7 @@ class Service:
             self.sampler,
             actuator,
             self.host_cpus.usable,
-            self.window_player,
+            self.window_player.forget,
         )
         self.binder = self._make_binder()
         self.notifier = systemd.Notifier()

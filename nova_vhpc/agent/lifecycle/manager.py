@@ -64,7 +64,7 @@ class GuestManager:
     :param sampler: opens the guests' probes.
     :param actuator: writes a cputune; may be a plugin.
     :param usable: returns the CPUs that guests may be pinned to.
-    :param share_observer: plays the gang windows.
+    :param forget_shares: see :class:`.ExternalChangePolicy`.
     :ivar unmanaged: follows the VMs that are not managed.
     :ivar connection: the connection to libvirt.
     :ivar executor: the threads that call libvirt.
@@ -78,7 +78,7 @@ class GuestManager:
         sampler: sampler.Sampler,
         actuator: Any,
         usable: Callable[[], frozenset[int]],
-        share_observer: policy.ShareObserver,
+        forget_shares: Callable[[str], None],
     ) -> None:
         options = conf.vhpc_agent
         self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
@@ -119,7 +119,7 @@ class GuestManager:
             journal, misdirected, lambda: cpus.online_cpus(options.sys_root)
         )
         self._policy = policy.ExternalChangePolicy(
-            context, options, hotplug, misdirected, share_observer
+            context, options, hotplug, misdirected, forget_shares
         )
         self._crash_recovery = after_crash.CrashRecovery(
             recovery.Restorer(journal, processes), permission
@@ -137,7 +137,7 @@ class GuestManager:
                 self._crash_recovery,
                 sampler,
                 hotplug,
-                share_observer,
+                forget_shares,
             ),
             self._policy,
             self._restore_queue,
