@@ -33,10 +33,8 @@ RESUME_SECONDS = 5.0
 class ExternalChangePolicy:
     """Detects external changes, and respects or overrides them.
 
-    :param context: the agent's collaborators.
     :param options: ``[vhpc_agent]``, of which ``foreign_changes`` decides.
     :param cpu_hotplug: adapts pins to host CPUs switched on or off.
-    :param misdirected: reverts what was written to another run.
     :param forget_shares: has windows write a guest's ``cpu_shares`` again,
         even the same value; takes its UUID.
     :ivar count: number of values that were changed externally.

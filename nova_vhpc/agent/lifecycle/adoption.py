@@ -50,12 +50,7 @@ def log_vcpu_gap(info: domain_xml.DomainInfo) -> None:
 class Adoption:
     """Makes a :class:`.Guest` of a domain.
 
-    :param context: the agent's collaborators.
-    :param options: ``[vhpc_agent]``.
-    :param crash_recovery: restores what an agent that crashed has left.
-    :param sampler: opens the guests' probes.
     :param cpu_hotplug: knows the host's CPUs that are online.
-    :param forget_shares: see :class:`.ExternalChangePolicy`.
     """
 
     def __init__(

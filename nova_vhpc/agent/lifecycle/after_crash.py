@@ -29,7 +29,6 @@ class CrashRecovery:
 
     In a dry run they are only logged.
 
-    :param restorer: restores one domain.
     :param permission: whether this is a dry run.
     """
 
@@ -125,8 +124,6 @@ class LastLook:
     The agent may stop before it has looked at what an earlier one has left,
     or even before libvirt is connected.
 
-    :param context: the agent's collaborators.
-    :param crash_recovery: restores what an agent that crashed has left.
     :ivar listed: whether libvirt has said which domains run.
     """
 

@@ -23,8 +23,6 @@ SPREAD = 0.5
 class Resync:
     """Has every domain reconciled periodically, in a thread of its own.
 
-    :param context: the agent's collaborators.
-    :param options: ``[vhpc_agent]``.
     :param restore_queue: retries guests that could not be restored yet, and
         forgets domains that are gone.
     :param enqueue: has a domain reconciled; returns at once.
