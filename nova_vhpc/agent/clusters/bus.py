@@ -228,5 +228,5 @@ class PeerBus:
             sorted(map(topic, clusters)),
             self._endpoint,
         )
-        new_server.start()
+        new_server.start(server.THREADS)
         return new_server

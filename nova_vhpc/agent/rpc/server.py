@@ -27,6 +27,10 @@ LOG = logging.getLogger(__name__)
 MAX_BACKOFF_S = 5.0
 """Longest time between two attempts to start the server, in seconds."""
 
+THREADS = 8
+"""Most threads in which one server handles messages. oslo.messaging would add
+one with nearly each message, up to 64, which all stay."""
+
 
 class _FanoutServer(_rpc_server.RPCServer):
     """RPC server that hears several fanout topics over one connection."""
@@ -112,7 +116,7 @@ class BackgroundServer:
         """
         try:
             server = self._make()
-            server.start()
+            server.start(THREADS)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
             reason = errors.one_line(error)

@@ -20,7 +20,7 @@ class Server:
         self.bus = bus
         self.ended = threading.Event()
 
-    def start(self) -> None:
+    def start(self, threads: int) -> None:
         self.bus.tries += 1
         if self.bus.tries > 3:
             self.bus.tried.set()
