@@ -202,7 +202,12 @@ class LastLook:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
-        except (recovery.RestoreError, JournalError, OSError) as error:
+        except JournalError as error:
+            # Its record, if there is one, is unrestored() in the end.
+            LOG.debug(
+                'VM %s: nothing says that it was written: %s', name, error
+            )
+        except (recovery.RestoreError, OSError) as error:
             LOG.debug('VM %s: not restored yet: %s', name, error)
             return
         with self._lock:
