@@ -52,6 +52,10 @@ in seconds."""
 HEALTH_INTERVAL_S = 10.0
 """Time between two looks at the health of all parts, in seconds."""
 
+GARBAGE_INTERVAL_S = 60.0
+"""Time between two collections of all garbage, in seconds: each takes some
+milliseconds."""
+
 NO_CLUSTERS = (
     '[vhpc_nova] has neither auth_type nor groups_file: only servers whose '
     'flavor has vhpc:cluster are taken for members of a virtual cluster. Set '
@@ -164,6 +168,12 @@ class Service:
             'vhpc-health',
             self._watch_health,
             lambda: HEALTH_INTERVAL_S,
+            wait_first=True,
+        )
+        self._garbage_thread = periodic.PeriodicThread(
+            'vhpc-garbage',
+            process_limits.collect,
+            lambda: GARBAGE_INTERVAL_S,
             wait_first=True,
         )
         self._started = time.time()
@@ -346,6 +356,7 @@ class Service:
         self.notifier.ready()
         self.tick_loop.start()
         self._health_thread.start()
+        self._garbage_thread.start()
         LOG.info(
             'nova-vhpc-agent: host %s, CPUs %s, period %d ms%s',
             self.host_name,
@@ -379,6 +390,7 @@ class Service:
         )
         self.notifier.stopping()
         self._health_thread.stop(0.0)
+        self._garbage_thread.stop(0.0)
         self.guest_manager.connection.hurry()
         self.tick_loop.stop(1.0)
         # Restoring sets the shares, too, so the windows need not end in

@@ -10,7 +10,6 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.lifecycle import restore_queue
 
@@ -60,7 +59,6 @@ class Resync:
             self._wake.clear()
             if self._context.permission.ending.is_set():
                 return
-            process_limits.collect_young()
             if not self._context.connection.up:
                 continue
             spread_s = 0 if woken else self._options.reconcile_period * SPREAD

@@ -3,11 +3,14 @@
 
 """The daemon's parts together: ticks, and what operators ask for."""
 
+import gc
 import json
 import pathlib
 import tempfile
 import threading
+import time
 import types
+import weakref
 from collections.abc import Mapping
 from unittest import mock
 
@@ -145,6 +148,34 @@ class StartTest(ServiceCase):
         self.made.server = status_socket.StatusServer(path, 0o660, dict)
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
+
+
+class GarbageTest(ServiceCase):
+    """What lived for long and is in a reference cycle is freed, too."""
+
+    def test_old_objects_in_reference_cycles_are_collected(self) -> None:
+        class Cycle:
+            """An object in a reference cycle."""
+
+        self.addCleanup(gc.enable)
+        self.addCleanup(gc.unfreeze)
+        self.addCleanup(gc.set_threshold, *gc.get_threshold())
+        self.addCleanup(self.made._shut_down)
+        gc.disable()
+        with (
+            mock.patch.object(service, 'RESTORE_SECONDS', 0.5),
+            mock.patch.object(service, 'GARBAGE_INTERVAL_S', 0.05),
+        ):
+            self.made._start()
+            one = Cycle()
+            one.other = one  # type: ignore[attr-defined]
+            gc.collect(1)
+            dead = weakref.ref(one)
+            del one
+            end = time.monotonic() + 60
+            while dead() is not None:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
 
 
 class ForgottenNovaTest(ServiceCase):
