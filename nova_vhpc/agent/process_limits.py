@@ -35,7 +35,7 @@ def collect() -> None:
     A connection to a message broker leaves 128 KiB of buffers in cycles, and
     there is a new one whenever a cluster is renamed. By itself, Python would
     not look at objects that have lived through a collection for hours: each
-    tick makes too few that stay. Takes some milliseconds, because what is
-    there since the start is exempt.
+    tick makes too few that stay. Takes a millisecond with 100 guests, because
+    what is there since the start is exempt.
     """
     gc.collect()

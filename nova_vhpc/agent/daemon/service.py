@@ -50,11 +50,8 @@ METRICS_PAUSE_S = 0.005
 in seconds."""
 
 HEALTH_INTERVAL_S = 10.0
-"""Time between two looks at the health of all parts, in seconds."""
-
-GARBAGE_INTERVAL_S = 60.0
-"""Time between two collections of all garbage, in seconds: each takes some
-milliseconds."""
+"""Time between two looks at the health of all parts, and at garbage, in
+seconds."""
 
 NO_CLUSTERS = (
     '[vhpc_nova] has neither auth_type nor groups_file: only servers whose '
@@ -168,12 +165,6 @@ class Service:
             'vhpc-health',
             self._watch_health,
             lambda: HEALTH_INTERVAL_S,
-            wait_first=True,
-        )
-        self._garbage_thread = periodic.PeriodicThread(
-            'vhpc-garbage',
-            process_limits.collect,
-            lambda: GARBAGE_INTERVAL_S,
             wait_first=True,
         )
         self._started = time.time()
@@ -356,7 +347,6 @@ class Service:
         self.notifier.ready()
         self.tick_loop.start()
         self._health_thread.start()
-        self._garbage_thread.start()
         LOG.info(
             'nova-vhpc-agent: host %s, CPUs %s, period %d ms%s',
             self.host_name,
@@ -390,7 +380,6 @@ class Service:
         )
         self.notifier.stopping()
         self._health_thread.stop(0.0)
-        self._garbage_thread.stop(0.0)
         self.guest_manager.connection.hurry()
         self.tick_loop.stop(1.0)
         # Restoring sets the shares, too, so the windows need not end in
@@ -473,6 +462,7 @@ class Service:
         self.guest_manager.executor.watch()
 
     def _watch_health(self) -> None:
+        process_limits.collect()
         if self._journal_problem:
             self._journal_problem = self.journal.problem()
         judged = self.status()['health']
