@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     'xen': 'xen',
     'cloud': 'cloud',
     'network': 'network.cli',
+    'wait': 'wait',
 }
 """Module of each subcommand, below ``nova_vhpc_lab.bench``."""
 

@@ -1,28 +1,28 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Agents as ``openstack vhpc`` calls them: over the message bus.
+"""Agents as commands call them: over the message bus.
 
 The bus is not an API of the cloud: its address stands in the agents'
 configuration, and mostly only hosts of the control plane reach it.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from osc_lib import exceptions
 from oslo_config import cfg
 
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cli import ctl
 from nova_vhpc.cli.cluster_model import MemberState
+from nova_vhpc.conf import agent as agent_conf
+from nova_vhpc.conf import peers as peers_conf
 
 NO_BUS = (
-    'no transport_url is set, so no agent can be asked; run this where the '
+    'transport_url is not set, so no agent can be asked; run this where the '
     "agents' configuration is, or name it by --config-file"
 )
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class UnreachableError(exceptions.CommandError):
+class UnreachableError(errors.ConfigError):
     """The agents cannot be asked from here; the text says why."""
 
 
@@ -52,19 +52,19 @@ class Agents:
     """Calls the agents of hosts, as a context.
 
     :param args: options of :func:`add_arguments`.
+    :ivar conf: the agents' configuration.
     :raises UnreachableError: the bus is not configured.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
         try:
-            conf = ctl.make_conf(args)
-            client = control.ControlClient(conf)
+            self.conf = _conf(args)
+            self._client = control.ControlClient(self.conf)
         except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
             raise UnreachableError(conf_package.reason(error)) from None
-        if getattr(conf, 'transport_url', None) == transport.NO_URL:
-            client.close()
+        if getattr(self.conf, 'transport_url', None) == transport.NO_URL:
+            self._client.close()
             raise UnreachableError(NO_BUS)
-        self._client = client
 
     def __enter__(self) -> Self:
         return self
@@ -82,13 +82,57 @@ class Agents:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Call the agents of hosts in parallel.
 
-        :param method: ``status``, ``pause`` or ``resume``.
+        :param method: ``status``, ``pause``, ``resume`` or ``restore``.
         :returns: answers, and reasons for failures, by host.
         """
         return control.call_all(
             list(dict.fromkeys(hosts)),
             lambda host: self._client.call(host, method, **arguments),
         )
+
+    def statuses(
+        self, hosts: Collection[str]
+    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """Return the status documents of hosts, and reasons for failures."""
+        return self.call(hosts, 'status')
+
+
+def _conf(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Read the agents' configuration.
+
+    :raises cfg.Error: a file cannot be read, or a value is invalid.
+    :raises ValueError: ``--timeout`` is invalid.
+    """
+    conf = cfg.ConfigOpts()
+    agent_conf.register_opts(conf)
+    peers_conf.register_opts(conf)
+    conf(
+        [],
+        project='nova-vhpc',
+        prog='nova-vhpc-ctl',
+        default_config_files=args.config_file or None,
+    )
+    conf_package.report_missing_files(conf)
+    if args.timeout is not None:
+        try:
+            conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
+        except ValueError as error:
+            raise ValueError(f'--timeout: {error}') from None
+    return conf
+
+
+def state(answer: Mapping[str, Any]) -> str:
+    """Return the state of an agent in a word or two, by its own judgement.
+
+    :param answer: its status document.
+    :raises errors.UNREADABLE: the document is not that of this release.
+    """
+    agent = answer['agent']
+    if agent['paused']:
+        return 'paused'
+    if not answer['health']['healthy']:
+        return 'not healthy'
+    return 'dry run' if agent['dry_run'] else 'ok'
 
 
 def member_states(
@@ -108,7 +152,7 @@ def member_states(
         try:
             paused = bool(answer['agent']['paused'])
             for vm in answer['vms']:
-                states[host, vm['uuid']] = _state(vm, paused)
+                states[host, vm['uuid']] = _member_state(vm, paused)
         except errors.UNREADABLE as error:
             failures[host] = unreadable(host, error)
     return states, failures
@@ -119,7 +163,7 @@ def unreadable(host: str, error: Exception) -> str:
     return f'host {host}: {errors.unreadable(error)}'
 
 
-def _state(vm: Mapping[str, Any], paused: bool) -> MemberState:
+def _member_state(vm: Mapping[str, Any], paused: bool) -> MemberState:
     received, latency = vm.get('received'), vm.get('sync_latency_us')
     problem = str(vm.get('problem') or '')
     if paused:

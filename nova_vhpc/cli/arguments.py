@@ -9,8 +9,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TextIO
 
 from nova_vhpc import close_match
 
@@ -19,11 +19,14 @@ _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that names the option or word that was probably meant.
+    """A parser that takes no abbreviations, and names what was meant.
 
     argparse has ``suggest_on_error`` from Python 3.14 on only, and for words,
     not for options.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{'allow_abbrev': False, **kwargs})
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -79,16 +82,56 @@ def take_any_name() -> None:
         sys.stdout.reconfigure(errors='backslashreplace')
 
 
-def print_json(document: Any, *, sort_keys: bool = False) -> None:
+def word_of(words: Iterable[str]) -> Callable[[str], str]:
+    """Return a type of arguments that must be one of some words.
+
+    Unlike ``choices``, it names the word that was probably meant by parsers
+    of others, too.
+    """
+    known = sorted(words)
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"'{text}' is none of {', '.join(known)}"
+                + close_match.hint(text, known)
+            )
+        return text
+
+    return parse
+
+
+def name(text: str) -> str:
+    """Return the name of a host or server.
+
+    :raises ArgumentTypeError: it is empty, as by an unset script variable.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is no name")
+    return text
+
+
+def print_json(
+    document: Any, *, sort_keys: bool = False, file: TextIO | None = None
+) -> None:
     """Print a document as JSON, for scripts.
 
     A closed pipe, for instance to ``head``, ends the program quietly.
 
+    :param file: where to print; standard output if None.
     :raises SystemExit: with 1 if the pipe is closed.
     """
+    text = json.dumps(document, indent=2, sort_keys=sort_keys)
     try:
-        print(json.dumps(document, indent=2, sort_keys=sort_keys), flush=True)
+        print(text, flush=True, file=file)
     except BrokenPipeError:
-        # Python would write the rest when it ends, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise SystemExit(1) from None
+
+
+def drop_output() -> None:
+    """Print nothing more, because the pipe is closed.
+
+    Python would write the rest when it ends, and complain.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

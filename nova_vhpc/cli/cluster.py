@@ -8,8 +8,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from osc_lib.command import command
-
 from nova_vhpc.cli import agents, base, cluster_limits
 from nova_vhpc.cli.cluster_model import Cluster, Host, Member, MemberState
 from nova_vhpc.cli.cluster_reader import ClusterReader
@@ -38,9 +36,8 @@ NOTHING_FOUND = 'nothing that can be seen from here'
 class _Command(base.Command):
     """A command about clusters."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add where to look."""
         parser.add_argument(
             '--all-projects',
             action='store_true',
@@ -48,7 +45,6 @@ class _Command(base.Command):
         )
         base.add_tier_keys(parser)
         agents.add_arguments(parser)
-        return parser
 
     def reader(self, args: argparse.Namespace) -> ClusterReader:
         """Return the reader for the user's connection."""
@@ -96,18 +92,17 @@ def _with_states(
     )
 
 
-class ListCluster(_Command, command.Lister):
+class ListCluster(_Command, base.Lister):
     """List virtual clusters, what limits each, and what to do about it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add how much to show."""
+        super().add_arguments(parser)
         parser.add_argument(
             '--long',
             action='store_true',
             help='also show project, policy, vCPUs, network configuration',
         )
-        return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -156,16 +151,15 @@ def _row(cluster: Cluster) -> tuple[Any, ...]:
     )
 
 
-class ShowCluster(_Command, command.ShowOne):
+class ShowCluster(_Command, base.ShowOne):
     """Show one virtual cluster, its members, and all that limits it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the cluster."""
+        super().add_arguments(parser)
         parser.add_argument(
             'cluster', metavar='<cluster>', help='server group: name or ID'
         )
-        return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace

@@ -12,10 +12,9 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osc_lib import exceptions
 from oslo_config import cfg
 
-from nova_vhpc.cli import base
+from nova_vhpc.cli import arguments, base
 from nova_vhpc.cli.cluster_model import Cluster
 from nova_vhpc.cli.cluster_reader import ClusterReader
 from nova_vhpc.clients import openstack
@@ -31,9 +30,10 @@ SWITCHES_UNSEEN = (
     '--vendor-data.'
 )
 UNKEYED = (
-    'the IDs of hosts, switches and racks need the secret of vendordata: set '
-    '[vhpc_vendordata]id_secret, or the password of [vhpc_nova], and name the '
-    'file by --config-file; or give what a member reads by --vendor-data'
+    'the IDs of hosts, switches and racks need the secret of vendordata, of '
+    '[vhpc_vendordata]id_secret or id_secret_file: run this on its host as '
+    'root, or name a file with that id_secret by --config-file, or give what '
+    'a member reads by --vendor-data'
 )
 
 
@@ -48,9 +48,8 @@ class TopologyCluster(base.Command):
     """The client logs in before it reads the arguments, and ``--vendor-data``
     needs no login: :meth:`run` makes up for it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add clusters or files, and the format."""
         parser.add_argument(
             'cluster',
             nargs='*',
@@ -60,8 +59,10 @@ class TopologyCluster(base.Command):
         parser.add_argument(
             '--format',
             required=True,
-            choices=sorted(topology_files.TOPOLOGY_FORMATS),
-            help='what to print, such as slurm-conf for topology.conf',
+            type=arguments.word_of(topology_files.TOPOLOGY_FORMATS),
+            metavar='<format>',
+            help='what to print, such as slurm-conf for topology.conf; one '
+            'of: ' + ', '.join(sorted(topology_files.TOPOLOGY_FORMATS)),
         )
         parser.add_argument(
             '--vendor-data',
@@ -97,7 +98,6 @@ class TopologyCluster(base.Command):
             '/etc/nova-vhpc/nova-vhpc.conf',
         )
         base.add_tier_keys(parser)
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command, after the login if it asks the cloud."""
@@ -113,7 +113,7 @@ class TopologyCluster(base.Command):
             no node can have.
         """
         if bool(parsed_args.cluster) == bool(parsed_args.vendor_data):
-            raise exceptions.CommandError(
+            raise base.CommandError(
                 'give clusters or --vendor-data, one of the two'
             )
         members = (
@@ -126,7 +126,7 @@ class TopologyCluster(base.Command):
         try:
             text = form(topology_files.with_nodes(members, nodes))
         except ValueError as error:
-            raise exceptions.CommandError(str(error)) from None
+            raise base.CommandError(str(error)) from None
         self.app.stdout.write(text)
 
     def _from_cloud(
@@ -197,7 +197,7 @@ def _from_files(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             TypeError,
             RecursionError,
         ) as error:
-            raise exceptions.CommandError(
+            raise base.CommandError(
                 f'{name}: no vendordata of a member of a virtual cluster '
                 f'under "{args.vendor_data_target}": '
                 f'{type(error).__name__}: {error}'
@@ -234,9 +234,8 @@ def _secret(files: list[str] | None) -> bytes:
     vendordata_conf.register_opts(conf)
     conf([], project='nova-vhpc', default_config_files=files or None)
     try:
-        secret = opaque_ids.configured(conf)
+        return opaque_ids.secret(conf)
+    except opaque_ids.NoSecretError as error:
+        raise base.CommandError(f'{UNKEYED} ({error})') from None
     except ValueError as error:
-        raise exceptions.CommandError(str(error)) from None
-    if secret is None:
-        raise exceptions.CommandError(UNKEYED)
-    return secret
+        raise base.CommandError(str(error)) from None

@@ -1,141 +1,196 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""``nova-vhpc-ctl`` and ``openstack vhpc host pause ...``: call agents.
 
-"""``nova-vhpc-ctl``: controls agents over the message bus."""
+Both run the same classes, over the message bus. The program runs on hosts, so
+it means its own host if none is named; the client must name one.
+"""
 
 import argparse
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from oslo_config import cfg
-
-from nova_vhpc import conf as conf_package
-from nova_vhpc import version
 from nova_vhpc.agent import errors, health
-from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cli import arguments
-from nova_vhpc.conf import agent as agent_conf
-from nova_vhpc.conf import peers as peers_conf
-
-COMMANDS = {
-    'status': 'show what agents know and do',
-    'pause': 'restore all servers and write nothing until resume',
-    'resume': 'manage servers again after pause or restore, or one that was '
-    'handed back after an external change',
-    'restore': 'restore one server, or all, and write nothing to them',
-}
+from nova_vhpc.agent.rpc import control
+from nova_vhpc.cli import agents, arguments, base, program
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = arguments.ArgumentParser(
-        prog='nova-vhpc-ctl',
-        description='Control agents over the message bus of transport_url.',
-    )
-    version.add_argument(parser)
-    _add_options(parser, 'config_file')
-    commands = parser.add_subparsers(dest='command', required=True)
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        # Also after the command, where people add an option later.
-        _add_options(command, 'more_files', default=argparse.SUPPRESS)
-        command.add_argument(
-            '--host',
-            action='append',
-            type=_name,
-            metavar='HOST',
-            help='host of an agent, may be repeated; default: this host',
-        )
-        if name in ('resume', 'restore'):
-            command.add_argument(
-                'server',
-                nargs='?',
-                type=_name,
-                metavar='SERVER',
-                help='UUID of the only server that is meant',
+class _Control(base.Command):
+    """A command to agents; the exit code is 1 if anything was not done.
+
+    :cvar method: the call, of :class:`nova_vhpc.agent.rpc.control.Control`.
+    :cvar takes_server: whether it may be for a single server.
+    """
+
+    auth_required = False
+    method = ''
+    takes_server = False
+    _failed = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add hosts, server, and how agents are reached."""
+        on_hosts = isinstance(self.app, program.App)
+        if on_hosts:
+            parser.add_argument(
+                '--host',
+                action='append',
+                type=arguments.name,
+                metavar='HOST',
+                help='host of an agent, may be repeated; default: this host',
             )
-        if name == 'restore':
-            command.add_argument(
+        else:
+            parser.add_argument(
+                'host',
+                metavar='<host>',
+                nargs='+',
+                type=arguments.name,
+                help='host of an agent',
+            )
+        if self.takes_server:
+            if on_hosts:
+                parser.add_argument(
+                    'positional_server',
+                    nargs='?',
+                    type=arguments.name,
+                    metavar='SERVER',
+                    help='the same as --server',
+                )
+            parser.add_argument(
                 '--server',
-                type=_name,
-                dest='server_option',
-                metavar='UUID',
-                help='the same as SERVER',
+                type=arguments.name,
+                metavar='<uuid>',
+                help='only this server, as one that was handed back after an '
+                'external change',
             )
-    return parser
+        agents.add_arguments(parser)
+        base.add_json(parser)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command and return its exit code."""
+        return super().run(parsed_args) or int(self._failed)
+
+    def call(
+        self, args: argparse.Namespace
+    ) -> tuple[list[str], dict[str, Any], dict[str, str]]:
+        """Return the hosts, their answers, and reasons for failures."""
+        server = _server(args)
+        given = {} if server is None else {'server': server}
+        with agents.Agents(args) as bus:
+            hosts = args.host or [
+                bus.conf.vhpc_agent.host or socket.gethostname()
+            ]
+            answers, failures = bus.call(hosts, self.method, **given)
+        self._failed = bool(failures)
+        self.whole = answers
+        return list(dict.fromkeys(hosts)), answers, failures
 
 
-def _name(text: str) -> str:
-    """Return the name of a host or server.
+def _server(args: argparse.Namespace) -> str | None:
+    """Return the UUID of the only server that is meant, or None."""
+    found: str | None = getattr(args, 'server', None) or getattr(
+        args, 'positional_server', None
+    )
+    return found
 
-    :raises ArgumentTypeError: it is empty, as by an unset script variable.
+
+class StatusHost(_Control):
+    """Show what agents know and do, as they judge themselves."""
+
+    method = 'status'
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print some lines for each host, or whole answers as JSON."""
+        _, answers, failures = self.call(parsed_args)
+        for host, answer in answers.items():
+            try:
+                text = describe(host, answer)
+            except errors.UNREADABLE as error:
+                failures[host] = agents.unreadable(host, error)
+                self._failed = True
+                continue
+            if not parsed_args.json:
+                self.app.stdout.write(text + '\n')
+        if parsed_args.json:
+            arguments.print_json(answers, sort_keys=True, file=self.app.stdout)
+        for text in failures.values():
+            self.note(text)
+
+
+class _Change(_Control, base.Lister):
+    """A command that has agents do something."""
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Call the agents, and return a row for each host."""
+        hosts, answers, failures = self.call(parsed_args)
+        done: dict[str, list[str]] = {}
+        problems = {host: [text] for host, text in failures.items()}
+        for host, answer in answers.items():
+            try:
+                problems[host] = control.find_failures(
+                    self.method, None, {host: answer}
+                )
+                servers = answer.get('restored') or answer.get('resumed')
+                done[host] = list(map(str, servers or ()))
+            except errors.UNREADABLE as error:
+                problems[host] = [agents.unreadable(host, error)]
+        self._tell_unknown_server(_server(parsed_args), done, problems)
+        self._failed = any(problems.values())
+        if parsed_args.json:
+            for host in hosts:
+                self.app.stderr.writelines(f'{t}\n' for t in problems[host])
+        return ('Host', 'Done', 'Servers', 'Problems'), [
+            (
+                host,
+                not problems[host],
+                base.Lines(done.get(host, [])),
+                base.Lines(problems[host]),
+            )
+            for host in hosts
+        ]
+
+    def _tell_unknown_server(
+        self,
+        server: str | None,
+        done: Mapping[str, Any],
+        problems: dict[str, list[str]],
+    ) -> None:
+        """Add a problem to hosts if none of them knows the server."""
+        answers = {host: self.whole[host] for host in done}
+        found = control.find_failures(self.method, server, answers)
+        unknown = found[sum(len(problems[host]) for host in done) :]
+        for host in done:
+            problems[host] += unknown
+
+
+class PauseHost(_Change):
+    """Restore all servers of hosts, whose agents then write nothing.
+
+    The hosts are as without nova-vhpc until they are resumed.
     """
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"'{text}' is no name")
-    return text
+
+    method = 'pause'
 
 
-def _add_options(
-    parser: argparse.ArgumentParser, files: str, **default: Any
-) -> None:
-    """Add the options that all commands have.
+class ResumeHost(_Change):
+    """Have agents manage servers again, after a pause or restore."""
 
-    :param files: attribute for the configuration files; argparse would
-        otherwise replace files before the command by those after it.
-    """
-    parser.add_argument(
-        '--config-file',
-        action='append',
-        dest=files,
-        metavar='FILE',
-        help="the agents' configuration; without it the usual places, "
-        'such as /etc/nova-vhpc/nova-vhpc.conf',
-        **default,
-    )
-    parser.add_argument(
-        '--timeout',
-        metavar='SECONDS',
-        help='how long to wait for an answer, from 0.1; without it '
-        '[vhpc_peers]call_timeout',
-        **default,
-    )
-    parser.add_argument(
-        '--json',
-        action='store_true',
-        help='print whole answers as JSON',
-        **default,
-    )
+    method = 'resume'
+    takes_server = True
 
 
-def make_conf(args: argparse.Namespace) -> cfg.ConfigOpts:
-    """Read the agents' configuration.
+class RestoreHost(_Change):
+    """Restore one server, or all, to which agents then write nothing."""
 
-    :raises cfg.Error: a file cannot be read, or a value is invalid.
-    :raises ValueError: ``--timeout`` is invalid.
-    """
-    files = [*(args.config_file or ()), *getattr(args, 'more_files', ())]
-    conf = cfg.ConfigOpts()
-    agent_conf.register_opts(conf)
-    peers_conf.register_opts(conf)
-    conf(
-        [],
-        project='nova-vhpc',
-        prog='nova-vhpc-ctl',
-        default_config_files=files or None,
-    )
-    conf_package.report_missing_files(conf)
-    if args.timeout is not None:
-        try:
-            conf.set_override('call_timeout', args.timeout, group='vhpc_peers')
-        except ValueError as error:
-            raise ValueError(f'--timeout: {error}') from None
-    return conf
+    method = 'restore'
+    takes_server = True
 
 
-def describe(host: str, answer: dict[str, Any]) -> str:
+def describe(host: str, answer: Mapping[str, Any]) -> str:
     """Return the answer to ``status`` as text of a few lines."""
     agent = answer.get('agent', {})
     judged = answer.get('health') or {}
@@ -144,7 +199,7 @@ def describe(host: str, answer: dict[str, Any]) -> str:
         + (', paused' if agent.get('paused') else '')
         + (', dry run' if agent.get('dry_run') else '')
         + ('' if agent.get('libvirt_up', True) else ', libvirt is away')
-        + ('' if judged.get('healthy', True) else ', not healthy')
+        + _health(judged)
     ]
     lines += [f'  {sentence}' for sentence in health.sentences(judged)]
     for part in ('publishing', 'groups', 'peers', 'metrics'):
@@ -165,106 +220,40 @@ def describe(host: str, answer: dict[str, Any]) -> str:
             f'  cluster {name}: {cluster["phase"]}'
             f' (here {cluster["own"]}; {hosts or "no other host"})'
         )
-    lines += _unsteered(answer.get('binding') or {})
-    vms = answer.get('vms') or []
-    lines.append(f'  servers: {len(vms)}')
-    return '\n'.join(lines)
-
-
-def _unsteered(binding: Mapping[str, Any]) -> list[str]:
-    """Return a line for each server whose claims steer no packets."""
-    lines = []
+    binding = answer.get('binding') or {}
     known = binding.get('unsteered') or {}
     for uuid, problem in sorted((binding.get('problems') or {}).items()):
         name = known.get(uuid, {}).get('name', uuid)
         server = uuid if name == uuid else f'{name} ({uuid})'
         lines.append(f'  claims of {server} steer nothing: {problem}')
-    return lines
+    lines.append(f'  servers: {len(answer.get("vms") or [])}')
+    return '\n'.join(lines)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one command.
-
-    :returns: exit status: 0; 1 if a host failed, or a server was not restored
-        or is unknown; 2 on invalid arguments.
-    """
-    arguments.take_any_name()
-    args = make_parser().parse_args(argv)
-    try:
-        conf = make_conf(args)
-        client = control.ControlClient(conf)
-        if getattr(conf, 'transport_url', None) == transport.NO_URL:
-            raise errors.ConfigError(
-                'transport_url is not set, so no agent can be called; name '
-                "the agents' configuration by --config-file"
-            )
-    except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
-        text = conf_package.reason(error)
-        print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
-        return 2
-    hosts = args.host or [conf.vhpc_agent.host or socket.gethostname()]
-    given = {}
-    if _server(args) is not None:
-        given['server'] = _server(args)
-    try:
-        answers, failures = control.call_all(
-            list(dict.fromkeys(hosts)),
-            lambda host: client.call(host, args.command, **given),
-        )
-    finally:
-        client.close()
-    problems = [
-        *failures.values(),
-        *show(args, answers),
-        *control.find_failures(args.command, _server(args), answers),
-    ]
-    for text in problems:
-        print(f'nova-vhpc-ctl: {text}', file=sys.stderr)
-    return 1 if problems else 0
+def _health(judged: Mapping[str, Any]) -> str:
+    if not judged:
+        return ', health unknown'
+    return '' if judged.get('healthy') else ', not healthy'
 
 
-def _server(args: argparse.Namespace) -> str | None:
-    """Return the UUID of the only server that is meant, or None."""
-    server: str | None = getattr(args, 'server', None)
-    return server or getattr(args, 'server_option', None)
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    agents.add_arguments(parser)
+    base.add_json(parser)
 
 
-def show(args: argparse.Namespace, answers: dict[str, Any]) -> list[str]:
-    """Print the answers of the hosts.
-
-    :returns: for each answer that cannot be read, which is taken out of
-        ``answers``, what is wrong.
-    """
-    if args.json:
-        arguments.print_json(answers, sort_keys=True)
-    problems = []
-    for host, answer in list(answers.items()):
-        try:
-            text = _text(args, host, answer)
-            control.find_failures(args.command, _server(args), {host: answer})
-        except errors.UNREADABLE as error:
-            del answers[host]
-            problems.append(f'host {host}: {errors.unreadable(error)}')
-            continue
-        if not args.json:
-            print(text, end='')
-    return problems
-
-
-def _text(args: argparse.Namespace, host: str, answer: dict[str, Any]) -> str:
-    """Return the answer to a command as lines."""
-    if args.command == 'status':
-        return describe(host, answer) + '\n'
-    text = ''
-    if args.command != 'restore' and 'resumed' not in answer:
-        text += f'{host}: {args.command}: done\n'
-    if answer.get('resumed'):
-        text += ' '.join([f'{host}: resumed', *answer['resumed']]) + '\n'
-    if 'restored' in answer:
-        servers = answer['restored']
-        words = [f'{host}: restored {len(servers)} servers', *servers]
-        text += ' '.join(words) + '\n'
-    return text
+PROGRAM = program.Program(
+    'nova-vhpc-ctl',
+    'Control agents over the message bus of transport_url.',
+    {
+        'status': StatusHost,
+        'pause': PauseHost,
+        'resume': ResumeHost,
+        'restore': RestoreHost,
+    },
+    _add_options,
+)
+main = PROGRAM.main
+make_parser = PROGRAM.make_parser
 
 
 if __name__ == '__main__':

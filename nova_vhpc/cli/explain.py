@@ -1,12 +1,9 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""``nova-vhpc-explain`` and ``openstack vhpc explain``: one class, two doors.
 
-"""``nova-vhpc-explain``: explain where members would be placed, and why.
-
-A REQUEST.json that contains hosts needs no cloud. The exit code is 0 if there
-is a plan for all members, :data:`NO_PLAN` if there is none, 1 if the request
-could not be explained, 2 for bad arguments.
+A REQUEST.json that contains hosts needs no cloud.
 """
 
 import argparse
@@ -14,18 +11,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from nova_vhpc import conf as conf_package
-from nova_vhpc import version
-from nova_vhpc.cli import arguments
+from nova_vhpc.cli import base, cluster_limits, cluster_reader, program
 from nova_vhpc.clients import openstack
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.explain import cloud, explain, member_ports, model, steering
@@ -50,120 +43,174 @@ REFUSED = (
 NO_PLAN = 3
 """Exit code if no hosts can take all members."""
 
+_COLUMNS = (
+    *('Host', 'Plan', 'Runs', 'Weight', 'Room', 'Link Mbps'),
+    *('Switch', 'Rack', 'Filter'),
+)
 
-def main(argv: list[str] | None = None, connection: Any = None) -> int:
-    """Run the command and return its exit code.
 
-    :param connection: openstacksdk connection; None to connect if needed.
+class Explain(base.Lister):
+    """Explain where members would be placed, host by host, and why.
+
+    The plan for the whole virtual cluster is told of on standard error. The
+    exit code is 0 if there is one, 3 if there is none, 1 if the request could
+    not be explained.
     """
-    arguments.take_any_name()
-    parser = make_parser()
-    args = parser.parse_args(argv)
-    try:
-        check(args)
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        with openstack.asked(args.os_cloud):
-            answer = explained(args, connection)
-        if args.json:
-            arguments.print_json(answer.as_dict())
+
+    _planned = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the request."""
+        parser.add_argument(
+            'request',
+            nargs='?',
+            metavar='REQUEST.json',
+            help='file with the request, - for standard input',
+        )
+        parser.add_argument(
+            '--flavor', help='name or ID of a flavor of the cloud'
+        )
+        parser.add_argument('--group', help='name or ID of a server group')
+        parser.add_argument(
+            '--members',
+            type=int,
+            help='number of members to place (default: 1)',
+        )
+        parser.add_argument(
+            '--cluster-members',
+            type=int,
+            help='number of members that the cluster will have if its servers '
+            'are created one at a time, as in the scheduler hint vhpc_members',
+        )
+        parser.add_argument(
+            '--move',
+            action='store_true',
+            help='also show what moves of the members that run would gain; '
+            'nothing is moved',
+        )
+        parser.add_argument(
+            '--devices',
+            type=int,
+            help='number of SR-IOV ports of a member, each for a PCI device',
+        )
+        parser.add_argument(
+            '--port',
+            action='append',
+            dest='ports',
+            metavar='PHYSNET[:KBPS]',
+            help='a port of each member: physical network of its network, and '
+            'the minimum bandwidth of its QoS policy in kbit/s; repeatable',
+        )
+        parser.add_argument(
+            '--tunneled',
+            action='store_true',
+            default=None,
+            help='each member has a port on a tunneled network (Geneve, '
+            'VXLAN), such as a tenant network',
+        )
+        parser.add_argument(
+            '--config-file',
+            metavar='FILE',
+            help="nova-scheduler's configuration file, for [vhpc_scheduler] "
+            f'(default: {NOVA_CONF} if it is readable)',
+        )
+        parser.add_argument(
+            '--limit',
+            type=int,
+            default=40,
+            help='number of hosts in a table at most, 0 for all (default: 40)',
+        )
+        base.add_json(parser)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Explain the request and return the exit code."""
+        status = super().run(parsed_args)
+        return status or (0 if self._planned else NO_PLAN)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Return a row for each host."""
+        _check(parsed_args)
+        try:
+            with self.asked():
+                answer = self._explained(parsed_args)
+        except openstack.RefusedError:
+            if parsed_args.group:
+                self._tell_of(parsed_args.group)
+            raise base.CommandError(REFUSED) from None
+        except RequestError as error:
+            raise base.CommandError(conf_package.plain(str(error))) from None
+        self._planned = answer.placement.infeasible_reason is None
+        hosts = answer.hosts
+        if parsed_args.json:
+            self.whole = answer.as_dict()
         else:
-            _print(answer, args.limit)
-    except openstack.RefusedError:
-        print(f'nova-vhpc-explain: {REFUSED}', file=sys.stderr)
-        return 1
-    except (
-        openstack.CloudError,
-        RequestError,
-        OSError,
-        cfg.Error,
-    ) as error:
-        text = conf_package.plain(str(error))
-        print(f'nova-vhpc-explain: {text}', file=sys.stderr)
-        return 1
-    return 0 if answer.placement.infeasible_reason is None else NO_PLAN
+            if parsed_args.formatter == 'table' and parsed_args.limit > 0:
+                hosts = hosts[: parsed_args.limit]
+            if hidden := len(answer.hosts) - len(hosts):
+                self.note(f'{hidden} more host(s): --limit 0 shows all.')
+            for sentence in _sentences(answer):
+                self.note(sentence)
+        return _COLUMNS, map(_row, hosts)
+
+    def _tell_of(self, group: str) -> None:
+        """Print what a tenant may see of a cluster of its own."""
+        reader = cluster_reader.ClusterReader(self.connection)
+        cluster = reader.one(group, all_projects=False)
+        self.note(
+            f'Cluster {cluster.name}: {cluster.running} of '
+            f'{len(cluster.members)} members run, on {cluster.host_count} '
+            'host(s).'
+        )
+        for limit in cluster_limits.limits(cluster):
+            self.note(f'Limited by: {limit.text}. {limit.remedy}.')
+
+    def _explained(self, args: argparse.Namespace) -> model.Answer:
+        """Return what filter and weigher decide, and the plan.
+
+        :raises CloudError: the cloud cannot be asked.
+        :raises RequestError: the request cannot be explained.
+        """
+        if args.request is None:
+            request, hosts = ExplainRequest(flavor_name=args.flavor), None
+        else:
+            request, hosts = read(_load(args.request))
+        given = {
+            'group_name': args.group,
+            'members': args.members,
+            'cluster_members': args.cluster_members,
+            'devices': args.devices,
+            'ports': args.ports and tuple(map(_port, args.ports)),
+            'tunneled': args.tunneled,
+        }
+        request = dataclasses.replace(
+            request, **{k: v for k, v in given.items() if v is not None}
+        )
+        keys = ('vhpc:switch', 'vhpc:rack')
+        options = nova_options.NovaOptions()
+        if args.request is None or args.config_file:
+            request, keys, options = _configured(request, args.config_file)
+        if hosts is None or request.flavor_name or request.group_name:
+            request = cloud.look_up(self.connection, request)
+        if hosts is not None:
+            return explain.explain(_question(request, hosts, args.move))
+        hosts = cloud.hosts(self.connection, request, *keys, options)
+        request = cloud.with_running_rails(self.connection, request, hosts)
+        question = _question(request, hosts, args.move)
+        assert request.flavor is not None
+        notes = options.notes(request.flavor.extra_specs)
+        if question.requirements.specs.network is not None:
+            notes += networks.notes(self.connection)
+        return explain.explain(dataclasses.replace(question, notes=notes))
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = arguments.ArgumentParser(
-        prog='nova-vhpc-explain',
-        description='Show, host by host, what filter and weigher decide '
-        'about a request, and the plan for the whole virtual cluster. The '
-        f'exit code is 0 if there is a plan, {NO_PLAN} if there is none, 1 if '
-        'the request could not be explained, 2 for bad arguments.',
-    )
-    version.add_argument(parser)
-    openstack.add_arguments(parser)
-    add_arguments(parser)
-    parser.add_argument('--json', action='store_true', help='print JSON')
-    parser.add_argument(
-        '--limit',
-        type=int,
-        default=40,
-        help='number of hosts to print at most, 0 for all (default: 40)',
-    )
-    return parser
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that :func:`explained` reads."""
-    parser.add_argument(
-        'request',
-        nargs='?',
-        metavar='REQUEST.json',
-        help='file with the request, - for standard input',
-    )
-    parser.add_argument('--flavor', help='name or ID of a flavor of the cloud')
-    parser.add_argument('--group', help='name or ID of a server group')
-    parser.add_argument(
-        '--members', type=int, help='number of members to place (default: 1)'
-    )
-    parser.add_argument(
-        '--cluster-members',
-        type=int,
-        help='number of members that the cluster will have if its servers '
-        'are created one at a time, as in the scheduler hint vhpc_members',
-    )
-    parser.add_argument(
-        '--move',
-        action='store_true',
-        help='also show what moves of the members that run would gain; '
-        'nothing is moved',
-    )
-    parser.add_argument(
-        '--devices',
-        type=int,
-        help='number of SR-IOV ports of a member (each takes a PCI device)',
-    )
-    parser.add_argument(
-        '--port',
-        action='append',
-        dest='ports',
-        metavar='PHYSNET[:KBPS]',
-        help='a port of each member: physical network of its network, and the '
-        'minimum bandwidth of its QoS policy in kbit/s; may be repeated',
-    )
-    parser.add_argument(
-        '--tunneled',
-        action='store_true',
-        default=None,
-        help='each member has a port on a tunneled network (Geneve, VXLAN), '
-        'such as a tenant network',
-    )
-    parser.add_argument(
-        '--config-file',
-        metavar='FILE',
-        help="nova-scheduler's configuration file, for [vhpc_scheduler] "
-        f'(default: {NOVA_CONF} if it is readable)',
-    )
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raise ValueError if arguments do not fit together."""
+def _check(args: argparse.Namespace) -> None:
+    """Raise CommandError if arguments do not fit together."""
     if (args.request is None) == (args.flavor is None):
-        raise ValueError('give either REQUEST.json or --flavor')
+        raise base.CommandError(
+            'give either REQUEST.json or --flavor', base.WRONG_ARGUMENTS
+        )
     for name, least in (
         ('members', 1),
         ('cluster_members', 1),
@@ -172,50 +219,10 @@ def check(args: argparse.Namespace) -> None:
         number = getattr(args, name)
         if number is not None and number < least:
             option = name.replace('_', '-')
-            raise ValueError(f'--{option}: {number} is less than {least}')
-
-
-def explained(args: argparse.Namespace, connection: Any) -> model.Answer:
-    """Return what filter and weigher decide about a request, and the plan.
-
-    :param args: arguments of :func:`add_arguments`, checked.
-    :param connection: openstacksdk connection; None to connect if needed.
-    :raises CloudError: the cloud cannot be asked.
-    :raises RequestError: the request cannot be explained.
-    """
-    if args.request is None:
-        request, hosts = ExplainRequest(flavor_name=args.flavor), None
-    else:
-        request, hosts = read(_load(args.request))
-    given = {
-        'group_name': args.group,
-        'members': args.members,
-        'cluster_members': args.cluster_members,
-        'devices': args.devices,
-        'ports': args.ports and tuple(map(_port, args.ports)),
-        'tunneled': args.tunneled,
-    }
-    request = dataclasses.replace(
-        request, **{k: v for k, v in given.items() if v is not None}
-    )
-    keys = ('vhpc:switch', 'vhpc:rack')
-    options = nova_options.NovaOptions()
-    if args.request is None or args.config_file:
-        request, keys, options = _configured(request, args.config_file)
-    if hosts is None or request.flavor_name or request.group_name:
-        if connection is None:
-            connection = openstack.connect(args)
-        request = cloud.look_up(connection, request)
-    if hosts is not None:
-        return explain.explain(_question(request, hosts, args.move))
-    hosts = cloud.hosts(connection, request, *keys, options)
-    request = cloud.with_running_rails(connection, request, hosts)
-    question = _question(request, hosts, args.move)
-    assert request.flavor is not None
-    notes = options.notes(request.flavor.extra_specs)
-    if question.requirements.specs.network is not None:
-        notes += networks.notes(connection)
-    return explain.explain(dataclasses.replace(question, notes=notes))
+            raise base.CommandError(
+                f'--{option}: {number} is less than {least}',
+                base.WRONG_ARGUMENTS,
+            )
 
 
 def _port(text: str) -> member_ports.Port:
@@ -229,7 +236,7 @@ def _question(
     request: ExplainRequest, hosts: tuple[model.Host, ...], moves: bool
 ) -> model.Question:
     question = request.question(hosts)
-    if moves and not question.existing:
+    if moves and not request.existing:
         raise RequestError('--move: no member of the server group runs')
     return dataclasses.replace(question, moves=moves)
 
@@ -296,123 +303,21 @@ def _configured(
     )
 
 
-def _print(answer: model.Answer, limit: int) -> None:
-    # A pipe has no width: rich would wrap reasons at 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    shown = answer.hosts[:limit] if limit > 0 else answer.hosts
-    table = Table(
-        title=f'{answer.members} member(s), network '
-        f'{answer.network or "not named"}'
+def _row(host: model.HostAnswer) -> tuple[Any, ...]:
+    return (
+        host.name,
+        host.planned,
+        host.running,
+        None if host.weight is None else round(host.weight, 3),
+        host.capacity,
+        host.link_mbps,
+        host.switch,
+        host.rack,
+        _verdict(host),
     )
-    for name in ('host', 'plan', 'runs', 'weight', 'room', 'link', 'place'):
-        table.add_column(name, no_wrap=name != 'place')
-    table.add_column('filter', overflow='fold')
-    for host in shown:
-        table.add_row(
-            escape(host.name),
-            str(host.planned or ''),
-            str(host.running or ''),
-            '' if host.weight is None else f'{host.weight:.3f}',
-            str(host.capacity or ''),
-            str(host.link_mbps or ''),
-            escape('/'.join(p for p in (host.rack, host.switch) if p)),
-            escape(words(host)),
-        )
-    console.print(table)
-    hidden = len(answer.hosts) - len(shown)
-    if hidden:
-        console.print(f'{hidden} more host(s): --limit 0 shows all.')
-    print_findings(console, answer)
 
 
-def print_findings(console: Console, answer: model.Answer) -> None:
-    """Print all of an answer but the table of hosts."""
-    for note in answer.notes:
-        console.print(note, markup=False)
-    for flaw in answer.flaws:
-        console.print(f'Wrong with the flavor: {flaw}', markup=False)
-    if answer.moves:
-        _print_moves(console, answer)
-    placement = answer.placement
-    if placement.infeasible_reason is not None:
-        console.print(f'No plan: {placement.infeasible_reason}', markup=False)
-        return
-    console.print(
-        f'Plan: {len(placement.assignments)} host(s), smallest tier that '
-        f'holds all: {placement.tier.name.lower()}, predicted cost '
-        f'{placement.cost:.0f} us per message.'
-    )
-    if answer.expected:
-        console.print(
-            f'The plan has room for {answer.expected} member(s) that are '
-            'still to come.'
-        )
-    if placement.own_overcommit > 1.0:
-        console.print(
-            'Members share CPUs with each other, up to '
-            f'{placement.own_overcommit:.2f} of the vCPUs of the cluster per '
-            'CPU of a host, and take turns: without that, they do not fit.'
-        )
-    _print_steering(console, answer)
-    if answer.slowdown is not None:
-        console.print(
-            'Predicted run time of an all-to-all program over native '
-            f'Linux under one switch: {answer.slowdown:.2f}.'
-        )
-
-
-def _print_steering(console: Console, answer: model.Answer) -> None:
-    """Print what makes packets take the uplinks of the plan's claims."""
-    planned = [host for host in answer.hosts if host.planned]
-    for way, words in steering.WORDS.items():
-        count = sum(host.steered_by == way for host in planned)
-        if count:
-            console.print(
-                f"Members' packets take their uplinks on {count} host(s) of "
-                f'the plan {words}.',
-                markup=False,
-            )
-    unsteered = [host for host in planned if host.unsteered is not None]
-    if unsteered:
-        console.print(
-            f'No claim steers packets on {len(unsteered)} host(s) of the '
-            f'plan; {unsteered[0].name}, for one: {unsteered[0].unsteered}.',
-            markup=False,
-        )
-    stray = answer.placement.stray_share
-    if stray:
-        console.print(
-            f'Members are on different rails: {stray:.0%} of the frames '
-            'between hosts leave by uplinks that the cluster has not claimed '
-            'for them.'
-        )
-
-
-def _print_moves(console: Console, answer: model.Answer) -> None:
-    table = Table(title='What moves of running members would gain')
-    for name in ('moves', 'cost us', 'gain', 'tier'):
-        table.add_column(name, no_wrap=True)
-    for name in ('leave', 'join'):
-        table.add_column(name, overflow='fold')
-    for step in answer.moves:
-        table.add_row(
-            str(step.moves),
-            f'{step.placement.cost:.0f}',
-            f'{step.gain_over(answer.moves[0]):.0%}' if step.moves else '',
-            step.placement.tier.name.lower(),
-            *(
-                escape(
-                    ', '.join(f'{n} {name}' for name, n in sorted(at.items()))
-                )
-                for at in (step.leave, step.join)
-            ),
-        )
-    console.print(table)
-    if len(answer.moves) == 1:
-        console.print('No move of its members makes the cluster better.')
-
-
-def words(host: model.HostAnswer) -> str:
+def _verdict(host: model.HostAnswer) -> str:
     """Return in a few words why a host is rejected, or that it passes."""
     if host.reason is not None:
         return f'{host.rejected_by}: {host.reason}'
@@ -432,6 +337,99 @@ def words(host: model.HostAnswer) -> str:
     if host.uplinks:
         return 'passes: ' + ', '.join(host.uplinks[:2])
     return 'passes'
+
+
+def _sentences(answer: model.Answer) -> Iterator[str]:
+    """Yield all that an answer says but the table of hosts."""
+    yield from answer.notes
+    for flaw in answer.flaws:
+        yield f'Wrong with the flavor: {flaw}'
+    yield from _moves(answer)
+    placement = answer.placement
+    if placement.infeasible_reason is not None:
+        yield f'No plan: {placement.infeasible_reason}'
+        return
+    yield (
+        f'Plan: {len(placement.assignments)} host(s), smallest tier that '
+        f'holds all: {placement.tier.name.lower()}, predicted cost '
+        f'{placement.cost:.0f} us per message.'
+    )
+    if answer.expected:
+        yield (
+            f'The plan has room for {answer.expected} member(s) that are '
+            'still to come.'
+        )
+    if placement.own_overcommit > 1.0:
+        yield (
+            'Members share CPUs with each other, up to '
+            f'{placement.own_overcommit:.2f} of the vCPUs of the cluster per '
+            'CPU of a host, and take turns: without that, they do not fit.'
+        )
+    yield from _steering(answer)
+    if answer.slowdown is not None:
+        yield (
+            'Predicted run time of an all-to-all program over native '
+            f'Linux under one switch: {answer.slowdown:.2f}.'
+        )
+
+
+def _steering(answer: model.Answer) -> Iterator[str]:
+    """Yield what makes packets take the uplinks of the plan's claims."""
+    planned = [host for host in answer.hosts if host.planned]
+    for way, words in steering.WORDS.items():
+        count = sum(host.steered_by == way for host in planned)
+        if count:
+            yield (
+                f"Members' packets take their uplinks on {count} host(s) of "
+                f'the plan {words}.'
+            )
+    unsteered = [host for host in planned if host.unsteered is not None]
+    if unsteered:
+        yield (
+            f'No claim steers packets on {len(unsteered)} host(s) of the '
+            f'plan; {unsteered[0].name}, for one: {unsteered[0].unsteered}.'
+        )
+    stray = answer.placement.stray_share
+    if stray:
+        yield (
+            f'Members are on different rails: {stray:.0%} of the frames '
+            'between hosts leave by uplinks that the cluster has not claimed '
+            'for them.'
+        )
+
+
+def _moves(answer: model.Answer) -> Iterator[str]:
+    """Yield what moves of running members would gain."""
+    for step in answer.moves:
+        tier = step.placement.tier.name.lower()
+        cost = f'{step.placement.cost:.0f} us per message, tier {tier}'
+        if not step.moves:
+            yield f'As they run now: {cost}.'
+            continue
+        leave, join = (
+            ', '.join(f'{n} {name}' for name, n in sorted(hosts.items()))
+            for hosts in (step.leave, step.join)
+        )
+        yield (
+            f'With {step.moves} move(s): {cost}, '
+            f'{step.gain_over(answer.moves[0]):.0%} less; members leave '
+            f'{leave} and join {join}.'
+        )
+    if len(answer.moves) == 1:
+        yield 'No move of its members makes the cluster better.'
+
+
+PROGRAM = program.Program(
+    'nova-vhpc-explain',
+    'Show, host by host, what filter and weigher decide about a request, and '
+    'the plan for the whole virtual cluster. The exit code is 0 if there is '
+    f'a plan, {NO_PLAN} if there is none, 1 if the request could not be '
+    'explained, 2 for bad arguments.',
+    Explain,
+    program.add_cloud,
+)
+main = PROGRAM.main
+make_parser = PROGRAM.make_parser
 
 
 if __name__ == '__main__':

@@ -8,9 +8,6 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from osc_lib import exceptions
-from osc_lib.command import command
-
 from nova_vhpc.agent import errors, health
 from nova_vhpc.cli import agents, base
 from nova_vhpc.cli.cluster_model import Host
@@ -21,12 +18,10 @@ from nova_vhpc.clients import openstack
 class _Facts(base.Command):
     """A command that reads hosts, and asks agents if it can."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add where facts are."""
         base.add_tier_keys(parser)
         agents.add_arguments(parser)
-        return parser
 
     def hosts(self, args: argparse.Namespace) -> dict[str, Host]:
         """Return all compute hosts by name.
@@ -39,7 +34,7 @@ class _Facts(base.Command):
         with openstack.read():
             found = reader.hosts()
         if found is None:
-            raise exceptions.CommandError(
+            raise base.CommandError(
                 'only an administrator may see the hosts of the cloud: use '
                 'credentials with the role admin, or ask the operator'
             )
@@ -64,7 +59,7 @@ class _Facts(base.Command):
         return answers, ''
 
 
-class ListHost(_Facts, command.Lister):
+class ListHost(_Facts, base.Lister):
     """List compute hosts, their uplinks and their agents."""
 
     def take_action(
@@ -105,14 +100,13 @@ class ListHost(_Facts, command.Lister):
         ]
 
 
-class ShowHost(_Facts, command.ShowOne):
+class ShowHost(_Facts, base.ShowOne):
     """Show one compute host, its uplinks, and what its agent says."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the host."""
+        super().add_arguments(parser)
         parser.add_argument('host', metavar='<host>', help='name in Nova')
-        return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
@@ -120,7 +114,7 @@ class ShowHost(_Facts, command.ShowOne):
         """Return the fields of the host."""
         host = self.hosts(parsed_args).get(parsed_args.host)
         if host is None:
-            raise exceptions.CommandError(
+            raise base.CommandError(
                 f"no compute host '{parsed_args.host}'; openstack vhpc host "
                 'list shows all'
             )
@@ -148,12 +142,7 @@ def _agent_state(answer: Any) -> str | None:
     if answer is None:
         return None
     try:
-        agent = answer['agent']
-        if agent['paused']:
-            return 'paused'
-        if not (answer.get('health') or {}).get('healthy', True):
-            return 'not healthy'
-        return 'dry run' if agent['dry_run'] else 'ok'
+        return agents.state(answer)
     except errors.UNREADABLE:
         return 'of another version'
 

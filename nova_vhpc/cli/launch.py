@@ -29,7 +29,6 @@ _DISTRIBUTIONS = {
     'libvirt': 'libvirt-python',
     'libvirt_qemu': 'libvirt-python',
     'openstack': 'openstacksdk',
-    'osc_lib': 'osc-lib',
     'prometheus_client': 'prometheus_client',
     'yaml': 'PyYAML',
 }

@@ -5,31 +5,22 @@
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from oslo_config import cfg
 from rich import console
 
-from nova_vhpc import conf as conf_package
 from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import status_socket
-from nova_vhpc.agent.rpc import control, transport
-from nova_vhpc.cli import arguments, ctl
+from nova_vhpc.cli import agents, arguments
 from nova_vhpc.conf import nova_api, types
-from nova_vhpc.top import (
-    bus_source,
-    nova_members,
-    order,
-    reader,
-    report,
-    sources,
-)
+from nova_vhpc.top import model, reader, report, sources
 
 PIPE_WIDTH = 200
 """Width in characters if standard output is no terminal and ``COLUMNS`` is
@@ -57,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     where.add_argument(
         '--cluster',
         metavar='ID',
+        type=arguments.name,
         help='show one virtual cluster on all of its hosts, over the message '
         "bus; ID is the server group's UUID, or PROJECT/NAME as another view "
         'shows it',
@@ -65,6 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         '--host',
         action='append',
         metavar='HOST',
+        type=arguments.name,
         help='ask the agent of this host over the message bus, may be '
         'repeated; with --cluster, instead of those that Nova and other '
         'agents name',
@@ -91,8 +84,8 @@ def make_parser() -> argparse.ArgumentParser:
     what = parser.add_argument_group('what to show')
     what.add_argument(
         '--sort',
-        choices=[one.value for one in order.Order],
-        default=order.Order.NAME.value,
+        choices=[one.value for one in model.Order],
+        default=model.Order.NAME.value,
         help='what to sort by (default: %(default)s)',
     )
     what.add_argument(
@@ -141,13 +134,6 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """
     if args.json and not args.once:
         parser.error('--json goes with --once')
-    for option, name in (
-        ('--cluster', args.cluster),
-        *(('--host', host) for host in args.host or ()),
-    ):
-        # As by an unset variable of a script.
-        if name is not None and not name.strip():
-            parser.error(f"{option}: '{name}' is no name")
     over_bus = bool(args.cluster or args.host)
     if over_bus and args.input:
         parser.error('--cluster and --host ask agents, --input does not')
@@ -186,13 +172,13 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     _check(parser, args)
     try:
-        with _source(args) as source:
-            answers = source.fetch()
+        with _source(args) as fetch:
+            answers = fetch()
             if args.once:
                 _print(args, answers)
                 return 0
-            return _screen(args, source, answers)
-    except _BusError as error:
+            return _screen(args, fetch, answers)
+    except agents.UnreachableError as error:
         print(f'nova-vhpc-top: {error}', file=sys.stderr)
         return 2
     except sources.SourceError as error:
@@ -209,59 +195,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _source(args: argparse.Namespace) -> Iterator[sources.Source]:
-    """Give the source that the arguments name.
+def _source(args: argparse.Namespace) -> Iterator[sources.Fetch]:
+    """Give what asks the agents that the arguments name.
 
-    :raises _BusError: agents cannot be asked from here.
+    :raises agents.UnreachableError: agents cannot be asked from here.
     """
     if args.input:
-        yield sources.FileSource(args.input)
+        yield functools.partial(sources.read_file, args.input)
     elif args.cluster or args.host:
-        with _client(args) as (conf, client):
-            yield _bus_source(args, conf, client)
+        with agents.Agents(args) as bus:
+            yield _over_bus(args, bus)
     else:
-        yield sources.SocketSource(args.where)
+        yield functools.partial(sources.read_socket, args.where)
 
 
-class _BusError(Exception):
-    """The message bus is not configured; the text says what is wrong."""
-
-
-@contextlib.contextmanager
-def _client(
-    args: argparse.Namespace,
-) -> Iterator[tuple[cfg.ConfigOpts, control.ControlClient]]:
-    try:
-        conf = ctl.make_conf(args)
-        nova_api.register_opts(conf)
-        client = control.ControlClient(conf)
-    except (cfg.Error, ValueError, OSError, errors.AgentError) as error:
-        raise _BusError(conf_package.reason(error)) from None
-    try:
-        if getattr(conf, 'transport_url', None) == transport.NO_URL:
-            raise _BusError(
-                'transport_url is not set, so no agent can be asked; name '
-                "the agents' configuration by --config-file"
-            )
-        yield conf, client
-    finally:
-        client.close()
-
-
-def _bus_source(
-    args: argparse.Namespace,
-    conf: cfg.ConfigOpts,
-    client: control.ControlClient,
-) -> sources.Source:
-    def call(
-        hosts: Collection[str],
-    ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        return control.call_all(
-            list(hosts), lambda host: client.call(host, 'status')
-        )
-
+def _over_bus(args: argparse.Namespace, bus: agents.Agents) -> sources.Fetch:
     if args.host:
-        return bus_source.BusSource(call, args.host, args.cluster)
+        return functools.partial(
+            sources.ask_hosts, bus.statuses, args.host, args.cluster
+        )
 
     def here() -> Any:
         try:
@@ -269,8 +221,11 @@ def _bus_source(
         except (OSError, ValueError):
             return None
 
-    members = nova_members.NovaMembers(conf, args.cluster)
-    return bus_source.ClusterSource(call, args.cluster, members, here)
+    nova_api.register_opts(bus.conf)
+    members = sources.NovaMembers(bus.conf, args.cluster)
+    return functools.partial(
+        sources.ask_cluster, bus.statuses, args.cluster, members.find, here
+    )
 
 
 def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
@@ -281,25 +236,25 @@ def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
     piped = not sys.stdout.isatty() and 'COLUMNS' not in os.environ
     out = console.Console(width=PIPE_WIDTH if piped else None)
     snapshot = reader.snapshot(answers)
-    clusters = order.clusters(
-        snapshot.servers, order.Order(args.sort), words=args.filter
+    clusters = model.group(
+        snapshot.servers, model.Order(args.sort), words=args.filter
     )
     for line in report.report(snapshot, clusters, out.width):
         out.print(line, soft_wrap=True)
 
 
 def _screen(
-    args: argparse.Namespace, source: sources.Source, answers: sources.Answers
+    args: argparse.Namespace, fetch: sources.Fetch, answers: sources.Answers
 ) -> int:
     # Only here, so that --once does without Textual.
-    from nova_vhpc.top import app, picture, runner
+    from nova_vhpc.top import app
 
     top = app.TopApp(
-        source, answers, args.interval, order.Order(args.sort), args.filter
+        fetch, answers, args.interval, model.Order(args.sort), args.filter
     )
     if args.screenshot is None:
-        return runner.run(top)
-    svg = picture.take(top, args.size)
+        return app.run(top)
+    svg = app.picture(top, args.size)
     try:
         pathlib.Path(args.screenshot).write_text(svg, 'utf-8')
     except OSError as error:

@@ -4,7 +4,6 @@
 """``nova-vhpc-vendordata``: the vendordata service for virtual clusters."""
 
 import argparse
-import secrets
 import socket
 import socketserver
 import sys
@@ -22,7 +21,13 @@ from nova_vhpc.clients import credentials
 from nova_vhpc.conf import nova_api as nova_conf
 from nova_vhpc.conf import peers as peers_conf
 from nova_vhpc.conf import vendordata as vendordata_conf
-from nova_vhpc.vendordata import live, nova, opaque_ids, wsgi
+from nova_vhpc.vendordata import (
+    live,
+    nova,
+    opaque_ids,
+    shared_answers,
+    wsgi,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -33,8 +38,12 @@ class ListenError(OSError):
 
 class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
-    # Clients that connect at the same time wait here for their thread.
-    request_queue_size = 128
+    # Clients beyond those that are served wait here; Linux allows 4096.
+    request_queue_size = 2048
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _Handler.clients.guard(self)
 
     def service_actions(self) -> None:
         """Disconnect slow clients; called at least every half second."""
@@ -51,7 +60,7 @@ class _Server6(_Server):
 
 class _Handler(http_limits.LimitedHandler):
     # A rack of members boots at the same time, and Nova answers in seconds.
-    clients = http_limits.Clients(most=128, receive_s=10.0)
+    clients = http_limits.Clients(http_limits.MOST_CLIENTS, receive_s=10.0)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log a request at DEBUG instead of writing it to stderr."""
@@ -100,15 +109,19 @@ def make(conf: cfg.ConfigOpts) -> Any:
     :raises ValueError: the configuration is unsafe or incomplete.
     """
     group = nova_conf.GROUP
-    client = credentials.adapter(conf, group)
+    options = conf.vhpc_vendordata
     source = nova.NovaClusterSource(
-        client,
-        secret_of_ids(conf),
-        conf.vhpc_vendordata.cache_seconds,
-        (conf.vhpc_vendordata.switch_key, conf.vhpc_vendordata.rack_key),
+        credentials.adapter(conf, group, http_limits.MOST_CLIENTS),
+        _secret_of_ids(conf),
+        (options.switch_key, options.rack_key),
         place=credentials.place(conf, group),
     )
-    application = wsgi.make_application(conf, source, live.make(conf))
+    application = wsgi.make_application(
+        conf,
+        shared_answers.SharedAnswers(
+            source, options.cache_seconds, live.make(conf)
+        ),
+    )
     if not credentials.given(conf, group):
         LOG.error(
             'All requests will fail: [%s] has no auth_type, so Nova cannot '
@@ -118,22 +131,20 @@ def make(conf: cfg.ConfigOpts) -> Any:
     return application
 
 
-def secret_of_ids(conf: cfg.ConfigOpts) -> bytes:
-    """Return the secret of the IDs that tenants get.
+def _secret_of_ids(conf: cfg.ConfigOpts) -> bytes | None:
+    """Return the secret of the IDs that tenants get; None for no IDs.
 
-    :raises ValueError: ``[vhpc_vendordata] id_secret`` is too short.
+    :raises ValueError: ``[vhpc_vendordata] id_secret`` is unsafe.
     """
-    secret = opaque_ids.configured(conf)
-    if secret is None:
+    try:
+        return opaque_ids.secret(conf, create=True)
+    except opaque_ids.NoSecretError as error:
         LOG.warning(
-            'Members will get other IDs of hosts, switches and racks after '
-            'each restart, and from each vendordata server: '
-            '[vhpc_vendordata]id_secret is not set, and [%s] has no password '
-            'that a secret could be derived from',
-            nova_conf.GROUP,
+            'Members get no IDs of hosts, switches and racks, so they cannot '
+            'make files for job schedulers: %s',
+            error,
         )
-        return secrets.token_bytes()
-    return secret
+        return None
 
 
 def application() -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from keystoneauth1 import exceptions as ksa_exceptions
 from keystoneauth1 import loading
+from keystoneauth1 import session as ksa_session
 from keystoneauth1.identity import base
 from oslo_config import cfg
 
@@ -96,11 +97,14 @@ def secret(conf: cfg.ConfigOpts, group: str) -> str | None:
     return None
 
 
-def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:
+def adapter(
+    conf: cfg.ConfigOpts, group: str, connections: int = 10, **options: Any
+) -> Any:
     """Return keystoneauth's adapter of a group's service.
 
     It logs in at the first request.
 
+    :param connections: connections to keep, one per thread that uses it.
     :param options: further arguments of the adapter.
     :raises UnusableError: an option is wrong or missing.
     """
@@ -108,6 +112,7 @@ def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:
         session = loading.load_session_from_conf_options(
             conf, group, auth=load(conf, group)
         )
+        widen(session, connections)
         return loading.load_adapter_from_conf_options(
             conf, group, session=session, **options
         )
@@ -115,6 +120,17 @@ def adapter(conf: cfg.ConfigOpts, group: str, **options: Any) -> Any:
         # keystoneauth raises many kinds, also TypeError.
         text = failures.reason(error, place(conf, group))
         raise UnusableError(f'[{group}] is unusable: {text}') from error
+
+
+def widen(session: ksa_session.Session, connections: int) -> None:
+    """Let a session keep so many connections to a server.
+
+    With more threads than that, urllib3 closes the others and warns of each.
+    """
+    for scheme in list(session.session.adapters):
+        session.session.mount(
+            scheme, ksa_session.TCPKeepAliveAdapter(pool_maxsize=connections)
+        )
 
 
 def keep_from_itself(plugin: Any) -> None:

@@ -116,7 +116,7 @@ def reason(error: BaseException, place: Place, client: Any = None) -> str:
         Keystone; None if unknown.
     """
     text = plain(error)
-    hint = _hint(error, text, place, _keystone(client, error))
+    hint = _hint(error, text, place, client)
     return f'{text.rstrip(".")}; {hint}' if hint else text
 
 
@@ -143,22 +143,52 @@ def plain(error: BaseException) -> str:
     return text[: match.start()] + cause
 
 
-def refusal(status: int, place: Place) -> str:
+def refusal(status: int, place: Place, client: Any = None) -> str:
     """Return what to change after an answer of a service; may be empty.
 
     :param status: HTTP status.
+    :param client: keystoneauth's session or adapter, which knows of what its
+        token is; None if unknown.
     """
     if status == 403:
-        return (
-            f'give the user that {place.options("username")} names the role '
-            f'{place.role}, in its project'
-        )
+        return _forbidden(place, _scope(client))
     if status == 401:
         return (
             f'the service does not accept the token: is '
             f'{place.options("auth_url")} the Keystone of that service?'
         )
     return ''
+
+
+def _scope(client: Any) -> str:
+    """Return of what a token is: project, system, domain, '' if unknown."""
+    session = getattr(client, 'session', client)
+    access = getattr(getattr(session, 'auth', None), 'auth_ref', None)
+    if isinstance(getattr(access, 'project_id', None), str):
+        return 'project'
+    if getattr(access, 'system_scoped', None) is True:
+        return 'system'
+    if isinstance(getattr(access, 'domain_id', None), str):
+        return 'domain'
+    return ''
+
+
+def _forbidden(place: Place, scope: str) -> str:
+    """Return what to change if a user may not do what it asked for."""
+    project = place.options('project_name', 'project_domain_name')
+    if scope in ('system', 'domain'):
+        other = 'system_scope' if scope == 'system' else 'domain_name'
+        return (
+            f'its token is of the {scope}, and services of OpenStack answer '
+            f'tokens of projects: set {project}, and no {other}'
+        )
+    user = f'the user that {place.options("username")} names'
+    if scope == 'project':
+        return f'{user} needs the role {place.role} in its project'
+    return (
+        f'{user} needs the role {place.role}, and its token must be of a '
+        f'project: check {project}'
+    )
 
 
 def _keystone(client: Any, error: BaseException) -> str:
@@ -170,8 +200,9 @@ def _keystone(client: Any, error: BaseException) -> str:
     return f' ({address})' if address and isinstance(address, str) else ''
 
 
-def _hint(error: BaseException, text: str, place: Place, keystone: str) -> str:
+def _hint(error: BaseException, text: str, place: Place, client: Any) -> str:
     """Return what an operator should change; empty if the text says it."""
+    keystone = _keystone(client, error)
     options = place.options
     if isinstance(error, ksa.Unauthorized):
         if error.url and not error.url.endswith('/auth/tokens'):
@@ -187,7 +218,7 @@ def _hint(error: BaseException, text: str, place: Place, keystone: str) -> str:
             f'{keystone}, and has the user a role in that project?'
         )
     if isinstance(error, ksa.Forbidden):
-        return refusal(403, place)
+        return refusal(403, place, client)
     if isinstance(error, ksa.EmptyCatalog):
         return (
             'the token is of no project: set '

@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from keystoneauth1 import exceptions as ksa
@@ -48,12 +48,15 @@ _KINDS = {400: UnknownNameError, 404: GoneError}
 
 
 @contextlib.contextmanager
-def asked(cloud: str | None = None) -> Iterator[None]:
+def asked(
+    cloud: str | None = None, session: Callable[[], Any] = lambda: None
+) -> Iterator[None]:
     """Turn exceptions of the cloud's client libraries into CloudError.
 
     The libraries raise dozens of classes, and a caller can only report them.
 
     :param cloud: name of the cloud in clouds.yaml, if one was given.
+    :param session: returns the keystoneauth session; called after a refusal.
     :raises CloudError: the cloud cannot be asked.
     """
     try:
@@ -63,15 +66,18 @@ def asked(cloud: str | None = None) -> Iterator[None]:
             raise
         refused = getattr(error, 'status_code', None) == 403
         kind = RefusedError if refused else CloudError
-        raise kind(f'the cloud says: {_why(error, cloud)}') from None
+        why = _why(error, cloud, session() if refused else None)
+        raise kind(f'the cloud says: {why}') from None
 
 
-def _why(error: Exception, cloud: str | None) -> str:
+def _why(error: Exception, cloud: str | None, session: Any) -> str:
     """Return why the libraries failed, and what to change."""
     status = getattr(error, 'status_code', None)
     if status:
-        text = failures.plain(error)
-        hint = failures.refusal(status, place(cloud))
+        # openstacksdk's own text has status and URL, which help nobody here.
+        details = getattr(error, 'details', None) if status == 403 else None
+        text = details or failures.plain(error)
+        hint = failures.refusal(status, place(cloud), session)
         return f'{text.rstrip(".")}; {hint}' if hint else text
     text = str(error)
     if _NOT_IN_CATALOG in text:

@@ -222,6 +222,27 @@ def check(conf: cfg.ConfigOpts) -> None:
     """
     for option in OPTS:
         conf[GROUP.name][option.dest]
+    group = conf[GROUP.name]
+    for name in ('switch_key', 'rack_key'):
+        if not getattr(group, name).strip():
+            raise _wrong(name, 'is empty: name a key of aggregate metadata')
+    if group.switch_key == group.rack_key:
+        raise _wrong(
+            'rack_key',
+            f'is {group.rack_key}, as is switch_key: give each a key of its '
+            'own',
+        )
+    if group.snapshot_max_age < group.snapshot_ttl:
+        raise _wrong(
+            'snapshot_max_age',
+            f'is {group.snapshot_max_age} s, less than snapshot_ttl '
+            f'({group.snapshot_ttl} s): hosts would be rejected between two '
+            'reads. Raise it, or lower snapshot_ttl',
+        )
+
+
+def _wrong(name: str, problem: str) -> cfg.Error:
+    return cfg.ConfigFileValueError(f'[{GROUP.name}] {name} {problem}')
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:

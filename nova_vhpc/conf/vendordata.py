@@ -6,6 +6,7 @@
 from typing import Any
 
 from oslo_config import cfg
+from oslo_config import types as cfg_types
 
 from nova_vhpc.conf import types
 
@@ -13,6 +14,23 @@ group = cfg.OptGroup(
     'vhpc_vendordata',
     title='Metadata service for members of virtual clusters',
 )
+
+_KEY = cfg_types.String(regex=r'\S')
+
+
+class _Roles(cfg_types.List):  # type: ignore[misc]
+    """Names of roles; without any all requests would be refused."""
+
+    def __call__(self, value: Any) -> list[str]:
+        """Return the names.
+
+        :raises ValueError: there is none.
+        """
+        roles = [role for role in super().__call__(value) if role]
+        if not roles:
+            raise ValueError('it names no role, such as service')
+        return roles
+
 
 opts = [
     cfg.HostAddressOpt(
@@ -55,8 +73,9 @@ Leave it at ``keystone`` in a cloud: a client of this service can read the
 addresses of every project's virtual clusters. Use ``noauth`` in labs only.
 """,
     ),
-    cfg.ListOpt(
+    cfg.Opt(
         'allowed_roles',
+        type=_Roles(),
         default=['service', 'admin'],
         help="""
 Roles of which Nova's service user must have at least one.
@@ -98,18 +117,30 @@ it (try 2) if members are unknown although their agents run.
         help="""
 Secret of the IDs by which tenants tell hosts, switches and racks apart.
 
-Members learn which of them share a host, a switch or a rack by IDs that are
-keyed hashes of the names: another project gets other IDs for the same hosts.
-Without this option the secret is derived from the password (or other secret)
-of ``[vhpc_nova]``, so all servers of one user agree. Set it, to the same value
-on all hosts of ``nova-vhpc-vendordata``, if they log in as different users, or
-if that password is renewed: with the secret all IDs change, and tenants must
-make files such as Slurm's ``topology.conf`` again. At least 16 characters;
+Members learn which of them share a host, a switch or a rack by IDs that
+are keyed hashes of the names: another project gets other IDs for the same
+hosts. Set it, to one value, if ``nova-vhpc-vendordata`` runs on several
+hosts; a single one makes ``id_secret_file``. With the secret all IDs
+change, and tenants must make files such as Slurm's ``topology.conf``
+again. At least 16 characters, and no password that serves another purpose;
 suggested value: the output of ``openssl rand -hex 32``.
 """,
     ),
     cfg.StrOpt(
+        'id_secret_file',
+        default='/var/lib/nova-vhpc-vendordata/id_secret',
+        help="""
+File with the secret of the IDs, where ``id_secret`` is not set.
+
+``nova-vhpc-vendordata`` makes it at its first start, for its own user
+alone. If it can neither read nor make it, members get no IDs. Change it if
+that user cannot write to the directory; the file must outlive restarts and
+be the same for all processes behind one address.
+""",
+    ),
+    cfg.Opt(
         'switch_key',
+        type=_KEY,
         default='vhpc:switch',
         help="""
 Aggregate metadata key whose value names the switch of the aggregate's hosts.
@@ -119,8 +150,9 @@ Change it, to the same value, if ``[vhpc_scheduler] switch_key`` of nova.conf
 is changed.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'rack_key',
+        type=_KEY,
         default='vhpc:rack',
         help="""
 Aggregate metadata key whose value names the rack of the aggregate's hosts.
@@ -131,7 +163,7 @@ is changed.
     ),
     cfg.Opt(
         'cache_seconds',
-        type=types.Finite(min=0),
+        type=types.Finite(min=0, max=3600),
         default=5.0,
         help="""
 Seconds for which one answer of Nova is used for all members of a cluster.

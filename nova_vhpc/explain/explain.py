@@ -1,27 +1,24 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Explain, host by host, where filter and weigher would place a member.
 
-Pure: calls the functions of filter, planner and weigher themselves, with
-values that were read from a cloud or from a file.
+The functions of filter, planner and weigher themselves are called, with values
+that were read from a cloud or from a file.
 """
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from nova_vhpc.explain import moves, steering
 from nova_vhpc.explain.model import Answer, Host, HostAnswer, Question
 from nova_vhpc.explain.moves import Step
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import ports, rails
+from nova_vhpc.scheduler.hosts import network_fit, ports
 from nova_vhpc.scheduler.hosts.requirements import (
     FitResult,
-    HostView,
-    Requirements,
     claimable,
     evaluate,
 )
@@ -41,30 +38,40 @@ _UNPLANNED = (
 )
 
 
+class _Verdict(NamedTuple):
+    """What is decided about one host.
+
+    :ivar facts: values for the planner, those of its uplinks included.
+    :ivar uplinks: uplinks that the next member could get.
+    :ivar rejected_by: ``nova``, ``filter`` or None.
+    """
+
+    host: Host
+    facts: HostFacts
+    fit: FitResult
+    uplinks: Sequence[UplinkState]
+    rejected_by: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+
 def explain(question: Question) -> Answer:
     """Return what filter, planner and weigher decide about a request."""
-    one_by_one = [_fit_result(question, host) for host in question.hosts]
-    fit_results = _within_tier(question, one_by_one)
-    passing = [
-        (host, fit_result)
-        for host, (_, fit_result) in zip(
-            question.hosts, fit_results, strict=True
-        )
-        if fit_result.passes
-    ]
+    one_by_one = [_verdict(question, host) for host in question.hosts]
+    verdicts = _within_tier(question, one_by_one)
+    passing = [verdict for verdict in verdicts if verdict.fit.passes]
     planned = [
-        pair
-        for pair in passing
-        if host_weights.is_planned(question.multiplier_of(pair[0]))
+        verdict
+        for verdict in passing
+        if host_weights.is_planned(question.multiplier_of(verdict.host))
     ]
-    facts = [_facts(question, *pair) for pair in planned]
-    unknown = {
-        host.facts.name for host, fit_result in planned if fit_result.unknown
-    }
-    cluster = _cluster(question)
-    hosts = _with_not_offered(question, facts)
+    cluster = question.cluster
+    hosts = _facts(question, planned)
+    unknown = {verdict.name for verdict in planned if verdict.fit.unknown}
     request = assembly.plan_request(cluster, hosts)
-    if passing and not facts:
+    if passing and not planned:
         placement = ClusterPlacement(
             {}, math.inf, infeasible_reason=_UNPLANNED
         )
@@ -72,135 +79,190 @@ def explain(question: Question) -> Answer:
         request, placement = assembly.make_plan(cluster, hosts, unknown)
     else:
         # The planner says what is short of hosts that fit one by one.
-        alone = _passing_facts(question, one_by_one)
         _, placement = assembly.plan_alone(
-            cluster, _with_not_offered(question, alone)
+            cluster, _facts(question, one_by_one)
         )
-    weights = {
-        host.facts.name: host_weights.unplanned_weight(
-            question.multiplier_of(host)
-        )
-        for host, _ in passing
-    }
-    weights.update(
-        zip(
-            (fact.name for fact in facts),
-            host_weights.other_weights(
-                request, placement, facts, unknown, question.weight_of_unknown
-            ),
-            strict=True,
-        )
+    facts = [verdict.facts for verdict in planned]
+    others = host_weights.other_weights(
+        request, placement, facts, unknown, question.weight_of_unknown
     )
-    weights.update(host_weights.planned_weights(placement))
-    capacities = {
-        host.facts.name: planner.capacity(
-            _facts(question, host, fit_result), request
+    weights = {
+        verdict.name: host_weights.unplanned_weight(
+            question.multiplier_of(verdict.host)
         )
-        for host, fit_result in passing
+        for verdict in passing
     }
+    weights.update(zip((f.name for f in facts), others, strict=True))
+    weights.update(host_weights.planned_weights(placement))
     answers = [
-        HostAnswer(
-            name=host.facts.name,
-            reason=fit_result.reason,
-            rejected_by=rejected_by,
-            weight=_rounded(weights.get(host.facts.name)),
-            slots=None if fit_result.slots >= NO_LIMIT else fit_result.slots,
-            capacity=capacities.get(host.facts.name, 0),
-            link_mbps=fit_result.link_mbps,
-            uplinks=_serving(question.requirements, host.view, fit_result),
-            switch=host.facts.switch,
-            rack=host.facts.rack,
-            planned=placement.assignments.get(host.facts.name, 0),
-            running=question.existing.get(host.facts.name, 0),
-            unknown=fit_result.unknown,
-            devices=host.devices,
-            devices_unknown=question.requirements.devices > 0
-            and host.devices is None,
-            multiplier=question.multiplier_of(host),
-            **_steering(
-                question.requirements,
-                host.view,
-                fit_result,
-                placement.rails.get(host.facts.name, ()),
-            ),
+        _answer(
+            question,
+            verdict,
+            placement,
+            weights.get(verdict.name),
+            planner.capacity(verdict.facts, request)
+            if verdict.fit.passes
+            else 0,
         )
-        for host, (rejected_by, fit_result) in zip(
-            question.hosts, fit_results, strict=True
-        )
+        for verdict in verdicts
     ]
     answers.sort(key=_order)
+    members = cluster.members - cluster.expected
     return Answer(
         hosts=tuple(answers),
         placement=placement,
-        members=question.members,
+        members=members,
         network=question.requirements.specs.network,
         flaws=question.flaws,
         notes=_notes(question, answers),
         slowdown=_slowdown(question, request.members, placement),
         moves=_moves(question, one_by_one) if question.moves else (),
-        expected=max(0, request.members - question.members),
+        expected=max(0, request.members - members),
     )
 
 
-def _serving(
-    requirements: Requirements, view: HostView, fit_result: FitResult
-) -> tuple[str, ...]:
-    """Return the uplinks that the next member could get."""
-    if requirements.port_requests:
-        return _serving_ports(requirements, view, fit_result)
-    return tuple(map(str, _serving_uplinks(requirements, view, fit_result)))
-
-
-def _serving_uplinks(
-    requirements: Requirements, view: HostView, fit_result: FitResult
-) -> Sequence[UplinkState]:
+def _verdict(question: Question, host: Host) -> _Verdict:
+    """Judge one host by itself."""
+    fit, rejected_by = _fit(question, host)
+    requirements = question.requirements
+    uplinks: Sequence[UplinkState] = fit.uplinks
     if requirements.requested_uplinks:
-        return claimable(view, fit_result.uplinks)
-    return fit_result.uplinks
+        uplinks = claimable(host.view, uplinks)
+    rails: tuple[Rail, ...] = ()
+    if requirements.rails_matter:
+        rails = network_fit.free_rails((u, u.free or 1) for u in uplinks)
+    facts = host.facts._replace(
+        slots=min(host.facts.slots, fit.slots),
+        link_mbps=fit.link_mbps,
+        rails=rails,
+    )
+    return _Verdict(host, facts, fit, uplinks, rejected_by)
+
+
+def _fit(question: Question, host: Host) -> tuple[FitResult, str | None]:
+    """Return a host's fit result, and what rejects it."""
+    devices = question.requirements.devices
+    fit = evaluate(host.view, question.requirements, question.limits)
+    if host.nova_reason is not None:
+        # The filter's reason is added, because it names bridge and NIC.
+        reason = host.nova_reason
+        if fit.reason is not None:
+            reason += f'; the filter would reject it, too: {fit.reason}'
+        return fit._replace(reason=reason), 'nova'
+    if fit.reason is not None:
+        return fit, 'filter'
+    if host.devices is None or not devices:
+        return fit, None
+    slots = host.devices // devices
+    if slots:
+        return fit._replace(slots=min(fit.slots, slots)), None
+    reason = f'it has {host.devices} free PCI device(s), {devices} are needed'
+    return fit._replace(reason=reason), 'filter'
+
+
+def _within_tier(
+    question: Question, verdicts: Sequence[_Verdict]
+) -> list[_Verdict]:
+    """Return the verdicts, with the hosts rejected beyond the tier."""
+    reasons = assembly.beyond_tier(
+        question.cluster, _facts(question, verdicts)
+    )
+    return [
+        verdict._replace(
+            fit=verdict.fit._replace(reason=reasons[verdict.name]),
+            rejected_by='filter',
+        )
+        if verdict.fit.passes and verdict.name in reasons
+        else verdict
+        for verdict in verdicts
+    ]
+
+
+def _facts(
+    question: Question, verdicts: Sequence[_Verdict]
+) -> list[HostFacts]:
+    """Return the facts of hosts that pass, then of those that hold members."""
+    facts = [verdict.facts for verdict in verdicts if verdict.fit.passes]
+    return assembly.with_not_offered(
+        facts,
+        question.cluster.existing,
+        {host.facts.name: host.facts for host in question.hosts},
+    )
+
+
+def _answer(
+    question: Question,
+    verdict: _Verdict,
+    placement: ClusterPlacement,
+    weight: float | None,
+    capacity: int,
+) -> HostAnswer:
+    host, fit = verdict.host, verdict.fit
+    name = verdict.name
+    return HostAnswer(
+        name=name,
+        reason=fit.reason,
+        rejected_by=verdict.rejected_by,
+        weight=None if weight is None else round(weight, 4),
+        slots=None if fit.slots >= NO_LIMIT else fit.slots,
+        capacity=capacity,
+        link_mbps=fit.link_mbps,
+        uplinks=_serving_ports(question, verdict)
+        if question.requirements.port_requests
+        else tuple(map(str, verdict.uplinks)),
+        switch=host.facts.switch,
+        rack=host.facts.rack,
+        planned=placement.assignments.get(name, 0),
+        running=question.cluster.existing.get(name, 0),
+        unknown=fit.unknown,
+        devices=host.devices,
+        devices_unknown=question.requirements.devices > 0
+        and host.devices is None,
+        multiplier=question.multiplier_of(host),
+        **_steering(question, verdict, placement.rails.get(name, ())),
+    )
 
 
 def _steering(
-    requirements: Requirements,
-    view: HostView,
-    fit_result: FitResult,
-    rails_of_members: Sequence[str],
-) -> dict[str, Any]:
-    """Return what a host's answer says of packets and their uplinks."""
-    if not requirements.needs_topology or not fit_result.passes:
+    question: Question, verdict: _Verdict, rails: Sequence[str]
+) -> Mapping[str, Any]:
+    """Return what a host's answer says of packets and their uplinks.
+
+    :param rails: rails of the members that are planned there.
+    """
+    topology, fit = verdict.host.view.topology, verdict.fit
+    if not question.requirements.needs_topology or not fit.passes:
         return {}
-    if fit_result.unknown or view.topology is None:
+    if fit.unknown or topology is None:
         return {'unsteered': 'its topology is unknown'}
-    serving = _serving_uplinks(requirements, view, fit_result)
-    found = steering.of_host(requirements, serving, view.topology.uplinks)
+    found = steering.of_host(
+        question.requirements, verdict.uplinks, topology.uplinks
+    )
     return {
         'steered_by': found.way,
         'unsteered': found.reason,
-        'rails': tuple(rails_of_members),
+        'rails': tuple(rails),
         'planned_uplinks': tuple(
-            map(str, steering.of_rails(rails_of_members, serving))
+            map(str, steering.of_rails(rails, verdict.uplinks))
         ),
     }
 
 
-def _serving_ports(
-    requirements: Requirements, view: HostView, fit_result: FitResult
-) -> tuple[str, ...]:
+def _serving_ports(question: Question, verdict: _Verdict) -> tuple[str, ...]:
     """Return the uplinks that the ports of the next member could get."""
-    if view.topology is None or not fit_result.passes or fit_result.unknown:
+    topology, fit = verdict.host.view.topology, verdict.fit
+    if topology is None or not fit.passes or fit.unknown:
         return ()
+    requirements = question.requirements
     assert requirements.rule is not None
-    port_fit = ports.fit(
+    serving = ports.fit(
         requirements.rule,
         requirements.port_requests,
-        view.topology,
+        topology,
         requirements.specs.min_link_mbps,
-    )
-    serving = frozenset[str]().union(*port_fit.serving.values())
-    return tuple(
-        str(uplink)
-        for uplink in view.topology.neutron_uplinks
-        if uplink.uuid in serving
-    )
+    ).serving.values()
+    uuids = frozenset[str]().union(*serving)
+    return tuple(str(u) for u in topology.neutron_uplinks if u.uuid in uuids)
 
 
 def _notes(
@@ -208,15 +270,22 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return what an operator must know about the answers."""
     notes = list(question.notes)
-    if not question.requirements.specs.requested:
+    requirements = question.requirements
+    if question.unlocated:
+        notes.append(
+            f'Nova does not tell whether and where {question.unlocated} '
+            'member(s) run, because their cell does not answer: the plan is '
+            'made without them, and may place others far from them.'
+        )
+    if not requirements.specs.requested:
         notes.append(
             'The flavor has no vhpc: extra specs: filter and weigher leave '
             'its servers to Nova. This is what they would decide if it had '
             'vhpc:workload.'
         )
-    networks = question.requirements.networks
+    networks = requirements.networks
     if (
-        question.requirements.needs_topology
+        requirements.needs_topology
         and networks is not None
         and networks.tunneled
         and not networks.by_encap_ip
@@ -239,127 +308,23 @@ def _notes(
     return tuple(notes)
 
 
-def _fit_result(
-    question: Question, host: Host
-) -> tuple[str | None, FitResult]:
-    """Return a host's fit result, and what rejects it.
-
-    :returns: ``nova``, ``filter`` or None, and the fit result.
-    """
-    requirements = question.requirements
-    fit_result = evaluate(host.view, requirements, question.limits)
-    if host.nova_reason is not None:
-        # The filter's reason is added, because it names bridge and NIC.
-        reason = host.nova_reason
-        if fit_result.reason is not None:
-            reason += f'; the filter would reject it, too: {fit_result.reason}'
-        return 'nova', fit_result._replace(reason=reason)
-    if fit_result.reason is not None:
-        return 'filter', fit_result
-    if host.devices is None or not requirements.devices:
-        return None, fit_result
-    slots = host.devices // requirements.devices
-    if slots:
-        return None, fit_result._replace(slots=min(fit_result.slots, slots))
-    return 'filter', fit_result._replace(
-        reason=f'it has {host.devices} free PCI device(s), '
-        f'{requirements.devices} are needed'
-    )
-
-
-def _within_tier(
-    question: Question, fit_results: list[tuple[str | None, FitResult]]
-) -> list[tuple[str | None, FitResult]]:
-    """Return fit results, with the hosts rejected that are beyond the tier."""
-    facts = _passing_facts(question, fit_results)
-    reasons = assembly.beyond_tier(
-        _cluster(question), _with_not_offered(question, facts)
-    )
-    return [
-        ('filter', fit_result._replace(reason=reasons[host.facts.name]))
-        if fit_result.passes and host.facts.name in reasons
-        else (rejected_by, fit_result)
-        for host, (rejected_by, fit_result) in zip(
-            question.hosts, fit_results, strict=True
-        )
-    ]
-
-
-def _passing_facts(
-    question: Question, fit_results: Sequence[tuple[str | None, FitResult]]
-) -> list[HostFacts]:
-    return [
-        _facts(question, host, fit_result)
-        for host, (_, fit_result) in zip(
-            question.hosts, fit_results, strict=True
-        )
-        if fit_result.passes
-    ]
-
-
-def _cluster(question: Question) -> assembly.Cluster:
-    return assembly.Cluster(
-        question.requirements,
-        question.ram_mb,
-        question.members + question.expected,
-        question.expected,
-        question.existing,
-        question.policy,
-        question.max_server_per_host,
-        question.costs,
-        question.running_rails if rails.matter(question.requirements) else {},
-    )
-
-
-def _facts(question: Question, host: Host, fit_result: FitResult) -> HostFacts:
-    requirements = question.requirements
-    free: tuple[Rail, ...] = ()
-    if rails.matter(requirements):
-        serving = _serving_uplinks(requirements, host.view, fit_result)
-        free = rails.free((u, u.free or 1) for u in serving)
-    return host.facts._replace(
-        slots=min(host.facts.slots, fit_result.slots),
-        link_mbps=fit_result.link_mbps,
-        rails=free,
-    )
-
-
-def _with_not_offered(
-    question: Question, facts: Sequence[HostFacts]
-) -> list[HostFacts]:
-    """Return the facts, and those of other hosts that hold members."""
-    offered = {fact.name for fact in facts}
-    return [
-        *facts,
-        *(
-            host.facts._replace(slots=0)
-            for host in question.hosts
-            if host.facts.name in question.existing
-            and host.facts.name not in offered
-        ),
-    ]
-
-
 def _moves(
-    question: Question, fit_results: Sequence[tuple[str | None, FitResult]]
+    question: Question, verdicts: Sequence[_Verdict]
 ) -> tuple[Step, ...]:
     """Return what moves of running members would gain.
 
-    :param fit_results: of each host by itself: ``vhpc:max_tier`` leaves those
+    :param verdicts: of each host by itself: ``vhpc:max_tier`` leaves those
         out to which only all members together can be moved.
     """
-    facts = [
-        _facts(question, host, fit_result)
-        for host, (_, fit_result) in zip(
-            question.hosts, fit_results, strict=True
-        )
-        if fit_result.passes
-        and not fit_result.unknown
-        and host_weights.is_planned(question.multiplier_of(host))
+    useful = [
+        verdict
+        for verdict in verdicts
+        if not verdict.fit.unknown
+        and host_weights.is_planned(question.multiplier_of(verdict.host))
     ]
     request = assembly.plan_request(
-        dataclasses.replace(_cluster(question), members=0),
-        _with_not_offered(question, facts),
+        dataclasses.replace(question.cluster, members=0),
+        _facts(question, useful),
     )
     return tuple(moves.advise(request))
 
@@ -368,26 +333,21 @@ def _slowdown(
     question: Question, new_members: int, placement: ClusterPlacement
 ) -> float | None:
     network = question.requirements.specs.network
-    used = set(placement.assignments) | set(question.existing)
+    existing = question.cluster.existing
+    used = set(placement.assignments) | set(existing)
     if network is None or not placement.assignments:
         return None
-    members = new_members + sum(question.existing.values())
+    members = new_members + sum(existing.values())
     here = max(1, round(members / len(used)))
-    return round(
-        cost.slowdown(
-            network,
-            min(here, members),
-            members,
-            1.0,
-            tier_factor=placement.tier_factor,
-            table=question.costs,
-        ),
-        3,
+    slowdown = cost.slowdown(
+        network,
+        min(here, members),
+        members,
+        1.0,
+        tier_factor=placement.tier_factor,
+        table=question.cluster.costs,
     )
-
-
-def _rounded(weight: float | None) -> float | None:
-    return None if weight is None else round(weight, 4)
+    return round(slowdown, 3)
 
 
 def _order(answer: HostAnswer) -> tuple[Any, ...]:

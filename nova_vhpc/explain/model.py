@@ -1,11 +1,9 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The values of an explanation: the question and its answer."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.explain.moves import Step
@@ -15,8 +13,8 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     Requirements,
 )
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import ClusterPlacement, HostFacts
+from nova_vhpc.scheduler.session.assembly import Cluster
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,42 +43,32 @@ class Host:
 class Question:
     """A request, and the hosts for which to explain it.
 
-    :ivar requirements: what one member needs of its host.
-    :ivar members: number of members to place now.
-    :ivar ram_mb: RAM of one member, in MB.
+    :ivar cluster: members to place now and later, and those that run.
     :ivar hosts: all compute hosts.
-    :ivar policy: policy of the server group, None without a group.
-    :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
-    :ivar existing: number of running members by host name.
-    :ivar running_rails: number of them by rail, by host name, as far as known.
     :ivar limits: how old or incomplete topology may be.
     :ivar weight_of_unknown: raw weight of hosts of unknown topology.
     :ivar multiplier: weight multiplier of hosts whose aggregates have none.
+    :ivar unlocated: number of members of which Nova does not tell whether and
+        where they run.
     :ivar flaws: sentences that say what is wrong with the flavor.
     :ivar notes: sentences on what the hosts' values do not cover.
-    :ivar expected: number of members that are to come by later requests.
     :ivar moves: whether to say what moves of running members would gain.
-    :ivar costs: what was measured of the cloud's hosts.
     """
 
-    requirements: Requirements
-    members: int
-    ram_mb: int
+    cluster: Cluster
     hosts: tuple[Host, ...]
-    policy: str | None = None
-    max_server_per_host: int | None = None
-    existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
-        default_factory=dict
-    )
     limits: Limits = NO_LIMITS
     weight_of_unknown: float = -1.0
     multiplier: float = 1.0
+    unlocated: int = 0
     flaws: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    expected: int = 0
     moves: bool = False
-    costs: CostTable = PAPER
+
+    @property
+    def requirements(self) -> Requirements:
+        """What one member needs of its host."""
+        return self.cluster.requirements
 
     def multiplier_of(self, host: Host) -> float:
         """Return the weight multiplier of one host."""
@@ -175,10 +163,10 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation for JSON."""
-        return {
-            **self._plan_as_dict(),
-            **({'moves': self._moves_as_list()} if self.moves else {}),
-        }
+        document = self._plan_as_dict()
+        if self.moves:
+            document['moves'] = self._moves_as_list()
+        return document
 
     def _moves_as_list(self) -> list[dict[str, Any]]:
         return [
@@ -223,7 +211,6 @@ class Answer:
 
 def _host_as_dict(host: HostAnswer) -> dict[str, Any]:
     return {
-        # The command's JSON has always named it so.
         'room' if key == 'capacity' else key: value
         for key, value in dataclasses.asdict(host).items()
     }

@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Read the REQUEST.json of ``nova-vhpc-explain``.
 
-``request_schema.json`` beside this module is its JSON schema, and
-``doc/source/admin/explain.rst`` describes it.
+``request_schema.json`` beside this module is its JSON schema, which
+``doc/source/admin/explain.rst`` shows.
 """
 
 import collections
@@ -35,6 +34,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
 )
 from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts
+from nova_vhpc.scheduler.session.assembly import Cluster
 from nova_vhpc.scheduler.sources import neutron_uplink
 from nova_vhpc.scheduler.sources.neutron_uplink import NeutronUplink
 from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
@@ -48,6 +48,15 @@ MOST_MEMBERS = extra_specs.BY_NAME['members'].maximum or 0
 
 _MOST_CHARACTERS = 400
 """Most characters of the message on a wrong value, which it contains."""
+
+
+_OPTIONS = {
+    'spare_cpus': 'spare_cpus',
+    'topology_max_age': 'topology_max_age_s',
+    'weight_of_unknown': 'weight_of_unknown',
+    'weight_multiplier': 'weight_multiplier',
+}
+"""Fields of :class:`Options` by the name of the option."""
 
 
 class RequestError(ValueError):
@@ -118,6 +127,8 @@ class ExplainRequest:
     :ivar max_server_per_host: rule of the policy ``anti-affinity``, or None.
     :ivar existing: number of running members by host name.
     :ivar running_members: UUIDs of these members.
+    :ivar unlocated: number of members of which Nova does not tell whether and
+        where they run.
     :ivar running_rails: number of them by rail, by host name, as far as known.
     :ivar cluster_members: number of members that the cluster will have, as in
         the scheduler hint ``vhpc_members``; None if there is no hint.
@@ -135,6 +146,7 @@ class ExplainRequest:
     max_server_per_host: int | None = None
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     running_members: tuple[str, ...] = ()
+    unlocated: int = 0
     running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
         default_factory=dict
     )
@@ -177,27 +189,31 @@ class ExplainRequest:
                     f'{MOST_MEMBERS}, nova-scheduler would ignore it'
                 )
         size = self.cluster_members or requirements.specs.members or 0
-        known = self.members + sum(self.existing.values())
+        known = self.members + sum(self.existing.values()) + self.unlocated
+        # Without a server group, the scheduler does not know the others.
+        expected = max(0, size - known) if self.policy else 0
         return model.Question(
-            requirements=requirements,
-            members=self.members,
-            ram_mb=flavor.ram_mb,
+            cluster=Cluster(
+                requirements,
+                flavor.ram_mb,
+                self.members + expected,
+                expected,
+                self.existing,
+                self.policy,
+                self.max_server_per_host,
+                options.costs,
+                self.running_rails if requirements.rails_matter else {},
+            ),
             hosts=hosts,
-            policy=self.policy,
-            max_server_per_host=self.max_server_per_host,
-            existing=self.existing,
-            running_rails=self.running_rails,
             limits=Limits(
                 now_minutes=(time.time() if now_s is None else now_s) / 60,
                 max_age_s=options.topology_max_age_s,
                 allow_unknown=options.allow_unknown,
             ),
             weight_of_unknown=options.weight_of_unknown,
-            costs=options.costs,
             multiplier=options.weight_multiplier,
+            unlocated=self.unlocated,
             flaws=tuple(validation.problems(flavor.extra_specs)),
-            # Without a server group, the scheduler does not know the others.
-            expected=max(0, size - known) if self.policy else 0,
         )
 
 
@@ -317,28 +333,20 @@ def _flavor(values: Mapping[str, Any]) -> Flavor:
 
 
 def _options(values: Mapping[str, Any]) -> Options:
-    default = Options()
-    overcommit = default.max_overcommit
+    given = {
+        field: values[key] for key, field in _OPTIONS.items() if key in values
+    }
     if 'max_overcommit' in values:
         try:
-            overcommit = overcommit_limits(values['max_overcommit'])
+            given['max_overcommit'] = overcommit_limits(
+                values['max_overcommit']
+            )
         except ValueError as error:
             raise RequestError(
                 f'request.options.max_overcommit: {error}'
             ) from None
     return Options(
-        spare_cpus=values.get('spare_cpus', default.spare_cpus),
-        max_overcommit=overcommit,
-        allow_unknown=values.get('unknown_topology') == 'allow',
-        topology_max_age_s=values.get(
-            'topology_max_age', default.topology_max_age_s
-        ),
-        weight_of_unknown=values.get(
-            'weight_of_unknown', default.weight_of_unknown
-        ),
-        weight_multiplier=values.get(
-            'weight_multiplier', default.weight_multiplier
-        ),
+        allow_unknown=values.get('unknown_topology') == 'allow', **given
     )
 
 
@@ -395,7 +403,7 @@ def _uplink(values: Mapping[str, Any], where: str, host: str) -> UplinkState:
         physnets=frozenset(map(physnet_trait, values.get('physnets', ()))),
         tunnel=values.get('tunnel', rail is not None),
         bond=values.get('bond', False),
-        rail=None if rail is None else _subnet(f'{where}.rail', rail),
+        rail='' if rail is None else _subnet(f'{where}.rail', rail),
     )
 
 

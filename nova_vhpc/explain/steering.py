@@ -11,7 +11,6 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nova_vhpc.scheduler.hosts import rails
 from nova_vhpc.scheduler.hosts.requirements import Requirements
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 
@@ -132,7 +131,7 @@ def of_rails(
     chosen = []
     for name in names:
         for uplink in serving:
-            if rails.name_of(uplink) == name and free[uplink.uuid]:
+            if uplink.rail == name and free[uplink.uuid]:
                 free[uplink.uuid] -= 1
                 chosen.append(uplink)
                 break

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Read and write nova-vhpc's resource providers of one compute node.
 
 Shared by publishing and withdrawing. If a provider changes between reading

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Publish a host's topology as nested resource providers in Placement.
 
 There is one provider for each uplink and one marker, all direct children of

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Remove nova-vhpc's resource providers of one compute node from Placement.
 
 nova-compute caches the providers of its node's tree, for 300 s unless

@@ -1,40 +1,65 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The screen of ``nova-vhpc-top``."""
+"""The screen of ``nova-vhpc-top``, in a terminal or as a picture."""
 
 import asyncio
 import functools
+import os
+import re
+import signal
+import threading
 import time
 from typing import ClassVar
 
 from rich import text
-from textual import app, binding, events, widgets
+from textual import app, binding, events, message, widgets
 
 from nova_vhpc.agent import errors
-from nova_vhpc.top import (
-    help_screen,
-    lines,
-    order,
-    reader,
-    report,
-    server_table,
-)
+from nova_vhpc.top import model, reader, report, sources, table
 from nova_vhpc.top.cells import Cell
-from nova_vhpc.top.model import Snapshot
-from nova_vhpc.top.poller import Failed, Fetched, Poller
-from nova_vhpc.top.sources import Answers, Source
 
 LINES_PER_PROBLEM = 8
 """Lines of the screen for each problem that is shown above the table."""
+
+CELL_WIDTH = 12.2
+"""Width of a character in the SVG of the library rich."""
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+END_S = 10.0
+"""Time to leave in after a signal, in seconds."""
+
+_FONT_FACE = re.compile(r'@font-face \{.*?\}\s*', re.DOTALL)
+_TEXT = re.compile(
+    r'x="(?P<x>[\d.]+)" (?P<y>y="[\d.]+") textLength="(?P<length>[\d.]+)"'
+    r'(?P<rest>[^>]*>)(?P<blanks>(?:&#160;)+)'
+)
+
+
+class Polled(message.Message):
+    """Agents were asked.
+
+    :param answers: what they said; None if they did not.
+    :param failure: why they did not.
+    """
+
+    def __init__(
+        self, answers: sources.Answers | None, failure: str = ''
+    ) -> None:
+        super().__init__()
+        self.answers = answers
+        self.failure = failure
 
 
 class TopApp(app.App[None]):
     """Shows what agents do, again and again.
 
-    :param source: gets the agents' answers.
+    :param fetch: asks them; called in a thread, so that the screen never
+        waits for it.
     :param answers: the first ones.
-    :param interval_s: time between two updates, in seconds.
+    :param interval_s: time between an answer and the next question, in
+        seconds.
     :param chosen: what clusters and servers are sorted by.
     :param words: only servers with all these words are shown.
     :raises Exception: one of :data:`.errors.UNREADABLE`, if the first answers
@@ -66,15 +91,17 @@ class TopApp(app.App[None]):
 
     def __init__(
         self,
-        source: Source,
-        answers: Answers,
+        fetch: sources.Fetch,
+        answers: sources.Answers,
         interval_s: float = 1.0,
-        chosen: order.Order = order.Order.NAME,
+        chosen: model.Order = model.Order.NAME,
         words: str = '',
     ) -> None:
         super().__init__()
-        self._snapshot: Snapshot = reader.snapshot(answers)
-        self._poller = Poller(self, source, interval_s)
+        self._snapshot = reader.snapshot(answers)
+        self._fetch = fetch
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
         self._order = chosen
         self._backwards = False
         self._words = words
@@ -87,7 +114,7 @@ class TopApp(app.App[None]):
         """Make the widgets."""
         yield widgets.Static(id='head')
         yield widgets.Static(id='problems')
-        yield server_table.ServerTable(id='servers')
+        yield table.ServerTable(id='servers')
         yield widgets.Static(id='detail')
         yield widgets.Input(
             self._words,
@@ -102,7 +129,8 @@ class TopApp(app.App[None]):
         self._event_loop = asyncio.get_running_loop()
         self._table.focus()
         self._draw()
-        self._poller.start()
+        # A daemon: leaving must not wait for an agent that is silent.
+        threading.Thread(target=self._poll, name='poller', daemon=True).start()
 
     def end(self, status: int) -> None:
         """Leave with an exit status. May be called by any thread."""
@@ -113,28 +141,25 @@ class TopApp(app.App[None]):
 
     def on_unmount(self) -> None:
         """Stop asking."""
-        self._poller.stop()
+        self._stopped.set()
 
     def on_resize(self, event: events.Resize) -> None:
         """Show as many problems as the height allows."""
         self.call_after_refresh(self._draw)
 
-    def on_fetched(self, message: Fetched) -> None:
-        """Show new answers."""
-        try:
-            snapshot = reader.snapshot(message.answers)
-        except errors.UNREADABLE as error:
-            self.on_failed(Failed(errors.unreadable(error)))
-            return
-        self._failure = ''
-        self._answered_s = time.monotonic()
-        if not self._frozen:
-            self._snapshot = snapshot
-            self._draw()
-
-    def on_failed(self, message: Failed) -> None:
-        """Say that what is shown is old, and why."""
-        self._failure = message.reason
+    def on_polled(self, polled: Polled) -> None:
+        """Show new answers, or say that what is shown is old, and why."""
+        self._failure = polled.failure
+        if polled.answers is not None:
+            try:
+                snapshot = reader.snapshot(polled.answers)
+            except errors.UNREADABLE as error:
+                self._failure = errors.unreadable(error)
+            else:
+                self._answered_s = time.monotonic()
+                if self._frozen:
+                    return
+                self._snapshot = snapshot
         self._draw()
 
     def on_data_table_row_highlighted(
@@ -162,12 +187,12 @@ class TopApp(app.App[None]):
 
     def action_help(self) -> None:
         """Show keys and columns."""
-        self.push_screen(help_screen.TextScreen(help_screen.HELP))
+        self.push_screen(table.TextScreen(table.HELP))
 
     def action_info(self) -> None:
         """Show every host, and all that is wrong."""
-        shown = [*lines.hosts(self._snapshot), *self._problems()]
-        self.push_screen(help_screen.TextScreen(_text(shown)))
+        shown = [*report.hosts(self._snapshot), *self._problems()]
+        self.push_screen(table.TextScreen(_text(shown)))
 
     def action_sort(self) -> None:
         """Sort by the next value."""
@@ -199,9 +224,21 @@ class TopApp(app.App[None]):
         self._frozen = not self._frozen
         self._draw()
 
+    def _poll(self) -> None:
+        while not self._stopped.wait(self._interval_s):
+            try:
+                found = Polled(self._fetch())
+            except sources.SourceError as error:
+                found = Polled(None, str(error))
+            except Exception as error:
+                # Of a library; without an answer the thread must go on.
+                found = Polled(None, errors.one_line(error))
+            if not self._stopped.is_set():
+                self.post_message(found)
+
     @property
-    def _table(self) -> server_table.ServerTable:
-        return self.screen_stack[0].query_one(server_table.ServerTable)
+    def _table(self) -> table.ServerTable:
+        return self.screen_stack[0].query_one(table.ServerTable)
 
     @property
     def _input(self) -> widgets.Input:
@@ -212,7 +249,7 @@ class TopApp(app.App[None]):
         self._table.focus()
 
     def _problems(self) -> list[Cell]:
-        found = lines.problems(self._snapshot)
+        found = report.problems(self._snapshot)
         if self._failure:
             age_s = time.monotonic() - self._answered_s
             words = f'No answer for {age_s:.0f} s: {self._failure}'
@@ -236,11 +273,11 @@ class TopApp(app.App[None]):
         """Draw all again."""
         if not self._has_screen:
             return
-        head = lines.head(self._snapshot)
+        head = report.head(self._snapshot)
         head.append(self._mode())
         self._set('head', head)
         self._set('problems', self._few(self._problems()))
-        clusters = order.clusters(
+        clusters = model.group(
             self._snapshot.servers, self._order, self._backwards, self._words
         )
         self._table.show(clusters, len(self._snapshot.hosts) > 1)
@@ -263,7 +300,7 @@ class TopApp(app.App[None]):
             return
         chosen = self._table.chosen
         if chosen is not None:
-            self._set('detail', lines.detail(chosen))
+            self._set('detail', report.detail(chosen))
         elif not self._table.is_empty:
             # It has no size yet, and so no rows.
             self._set('detail', [])
@@ -276,6 +313,68 @@ class TopApp(app.App[None]):
         widget = self.screen_stack[0].query_one(f'#{name}', widgets.Static)
         widget.update(_text(cells))
         widget.display = bool(cells)
+
+
+def run(top: TopApp) -> int:
+    """Run the screen until it is left, by a key or a signal.
+
+    A signal leaves the terminal as it was before. Textual waits for ever if
+    the terminal is gone, in its event loop, too; the process then ends all
+    the same.
+
+    :returns: exit status.
+    """
+
+    def end(number: int, frame: object) -> None:
+        status = 128 + number
+        watchdog = threading.Timer(END_S, os._exit, [status])
+        watchdog.daemon = True
+        watchdog.start()
+        top.end(status)
+
+    before = {number: signal.signal(number, end) for number in END_SIGNALS}
+    try:
+        top.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return top.return_code or 0
+
+
+def picture(top: TopApp, size: tuple[int, int]) -> str:
+    """Return a picture of the screen as SVG, without a terminal.
+
+    :param size: columns and lines.
+    """
+
+    async def run() -> str:
+        async with top.run_test(size=size) as pilot:
+            await pilot.pause()
+            return mend(top.export_screenshot(simplify=True))
+
+    return asyncio.run(run())
+
+
+def mend(svg: str) -> str:
+    """Return the SVG so that every viewer shows it alike.
+
+    Fonts from other sites are left out: documentation must not fetch them.
+    Some viewers drop blanks at the start of a text, so the text starts after
+    them instead.
+    """
+    svg = _FONT_FACE.sub('', svg).replace('Fira Code, monospace', 'monospace')
+    lines = (_TEXT.sub(_start_later, line) for line in svg.splitlines())
+    return '\n'.join(line.rstrip() for line in lines) + '\n'
+
+
+def _start_later(match: re.Match[str]) -> str:
+    width = match['blanks'].count(';') * CELL_WIDTH
+    x = float(match['x']) + width
+    length = float(match['length']) - width
+    return (
+        f'x="{x:g}" {match["y"]} textLength="{max(length, 0):g}"'
+        f'{match["rest"]}'
+    )
 
 
 def _text(cells: list[Cell]) -> text.Text:

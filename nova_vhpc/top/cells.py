@@ -1,14 +1,18 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of servers and clusters as text and style. Pure.
+"""Values of servers and clusters as text and style.
 
 Styles are only a help: each cell says the same without colour.
 """
 
+import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from nova_vhpc.top import cpu_lists
+from rich import cells as terminal_cells
+
+from nova_vhpc.linux import cpus
 from nova_vhpc.top.model import (
     RECEIVED_ENOUGH,
     RECEIVED_LITTLE,
@@ -92,8 +96,11 @@ def number(value: float | None) -> Cell:
 
 
 def milliseconds(value_us: float | None) -> Cell:
-    """Return a time, given in microseconds, in milliseconds."""
-    return UNKNOWN if value_us is None else Cell(f'{value_us / 1000:g}')
+    """Return a time in milliseconds, with three digits."""
+    if value_us is None:
+        return UNKNOWN
+    value = value_us / 1000
+    return Cell(f'{value:.0f}' if value >= 100 else f'{value:.3g}')
 
 
 def quota(value_us: float | None) -> Cell:
@@ -114,7 +121,7 @@ def pins(one: Server | Cluster) -> Cell:
         sets = [pin for server in one.servers for pin in server.pins]
     else:
         sets = list(one.pins)
-    return Cell(cpu_lists.union(sets)) if sets else UNKNOWN
+    return Cell(union_of_pins(sets)) if sets else UNKNOWN
 
 
 def size(cluster: Cluster) -> str:
@@ -127,3 +134,91 @@ def size(cluster: Cluster) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f'{number} {noun}' + ('' if number == 1 else 's')
+
+
+def union_of_pins(pins: Sequence[str]) -> str:
+    """Return all CPUs that a VM's vCPUs are pinned to, such as ``0-15``.
+
+    :param pins: CPU set of each vCPU.
+    :returns: empty without pins.
+    """
+    try:
+        return cpus.format_cpu_set(
+            cpu for pin in set(pins) for cpu in cpus.parse_cpu_set(pin)
+        )
+    except ValueError:
+        return ' '.join(dict.fromkeys(pins))
+
+
+def fit_cpu_set(text: str, width: int) -> str:
+    """Return a CPU set in at most ``width`` characters.
+
+    :param text: CPU set, such as ``0,2,4,6``.
+    :returns: the set, with a stride (``0-6:2``), or the number of its CPUs.
+    """
+    if len(text) <= width:
+        return text
+    try:
+        numbers = sorted(cpus.parse_cpu_set(text))
+    except ValueError:
+        return shorten(text, width)
+    steps = {b - a for a, b in itertools.pairwise(numbers)}
+    if len(steps) == 1:
+        strided = f'{numbers[0]}-{numbers[-1]}:{steps.pop()}'
+        if len(strided) <= width:
+            return strided
+    return shorten(f'{len(numbers)} CPUs', width)
+
+
+def pins_by_vcpu(pins: Sequence[str]) -> str:
+    """Return the CPU set of each vCPU, those of equal sets together.
+
+    For instance ``vCPU 0: 3; vCPUs 1-3: 4-7``; only the set if all vCPUs have
+    the same one.
+    """
+    vcpus: dict[str, list[int]] = {}
+    for vcpu, pin in enumerate(pins):
+        vcpus.setdefault(pin, []).append(vcpu)
+    if len(vcpus) < 2:
+        return next(iter(vcpus), '-')
+    return '; '.join(
+        f'vCPU{"s" if len(numbers) > 1 else ""} '
+        f'{cpus.format_cpu_set(numbers)}: {pin}'
+        for pin, numbers in vcpus.items()
+    )
+
+
+def length(text: str) -> int:
+    """Return the number of terminal cells that a text takes."""
+    return terminal_cells.cell_len(text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text in at most ``width`` cells, with an ellipsis if cut."""
+    if length(text) <= width:
+        return text
+    return terminal_cells.set_cell_size(text, max(0, width - 1)).rstrip() + '…'
+
+
+def pad(text: str, width: int, right: bool) -> str:
+    """Return a text in ``width`` cells, aligned to the left or right."""
+    blanks = ' ' * max(0, width - length(text))
+    return blanks + text if right else text + blanks
+
+
+def wrap(text: str, width: int, height: int) -> list[str]:
+    """Return a text in lines of at most ``width`` cells.
+
+    :param height: most lines; the last ends with an ellipsis if cut.
+    """
+    lines = ['']
+    for word in text.split():
+        for piece in terminal_cells.chop_cells(word, width):
+            longer = f'{lines[-1]} {piece}'.lstrip()
+            if length(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(piece)
+    if len(lines) > height:
+        lines[height - 1 :] = [' '.join(lines[height - 1 :])]
+    return [shorten(line, width) for line in lines]

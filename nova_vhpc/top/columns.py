@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The columns, and which of them fit into a width. Pure."""
+"""The columns, and which of them fit into a width."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from nova_vhpc.top import cells, cpu_lists, text_width
+from nova_vhpc.top import cells
 from nova_vhpc.top.cells import Cell
 from nova_vhpc.top.model import Cluster, Server
 
@@ -35,7 +35,7 @@ class Column:
     right: bool = False
     least: int = 0
     most: int = 24
-    fit: Callable[[str, int], str] = text_width.shorten
+    fit: Callable[[str, int], str] = cells.shorten
 
     def cell(self, one: Server | Cluster) -> Cell:
         """Return the cell of a server or cluster."""
@@ -44,23 +44,29 @@ class Column:
         return self.server(one)
 
 
-def _total(key: str) -> Callable[[Cluster], Cell]:
-    """Return what makes the cell with the sum over a cluster's servers."""
+def _number(
+    title: str,
+    key: str,
+    rank: int,
+    show: Callable[[float | None], Cell] = cells.number,
+    total: Callable[[list[float]], float] | None = None,
+) -> Column:
+    """Return the column of a numeric attribute of servers.
 
-    def cell(cluster: Cluster) -> Cell:
-        values = cluster.known(key)
-        return cells.number(sum(values) if values else None)
+    :param show: makes the cell of a value.
+    :param total: makes the value of a cluster of those of its servers;
+        without it the cell of a cluster is empty.
+    """
 
-    return cell
+    def cluster(one: Cluster) -> Cell:
+        if total is None:
+            return Cell('')
+        values = one.known(key)
+        return show(total(values) if values else None)
 
-
-def _total_cpu(cluster: Cluster) -> Cell:
-    values = cluster.known('cpu')
-    return cells.percent(sum(values) if values else None)
-
-
-def _empty(cluster: Cluster) -> Cell:
-    return Cell('')
+    return Column(
+        title, lambda one: show(getattr(one, key)), cluster, rank, right=True
+    )
 
 
 def _hosts(cluster: Cluster) -> Cell:
@@ -92,85 +98,23 @@ COLUMNS = (
     NAME,
     HOST,
     Column('state', cells.state, cells.state, rank=1),
-    Column('recv %', cells.received, cells.received, rank=2, right=True),
-    Column(
-        'CPU %',
-        lambda server: cells.percent(server.cpu),
-        _total_cpu,
-        rank=3,
-        right=True,
-    ),
+    Column('received %', cells.received, cells.received, 2, right=True),
+    _number('CPU %', 'cpu', 3, cells.percent, sum),
     Column('phase', cells.phase, cells.phase, rank=7),
-    Column(
-        'lat us',
-        lambda server: cells.number(server.latency_us),
-        lambda cluster: cells.number(
-            max(cluster.known('latency_us'), default=None)
-        ),
-        rank=5,
-        right=True,
-    ),
-    Column(
-        'slice ms',
-        lambda server: cells.milliseconds(server.slice_us),
-        _empty,
-        rank=6,
-        right=True,
-    ),
-    Column(
-        'window ms',
-        lambda server: cells.milliseconds(server.window_us),
-        _empty,
-        rank=10,
-        right=True,
-    ),
-    Column('pins', cells.pins, cells.pins, 5, most=20, fit=cpu_lists.fit),
-    Column(
-        'vCPUs',
-        lambda server: cells.number(server.vcpus),
-        _total('vcpus'),
-        rank=9,
-        right=True,
-    ),
-    Column(
-        'I/O',
-        lambda server: cells.number(server.io_events),
-        _total('io_events'),
-        rank=11,
-        right=True,
-    ),
-    Column(
-        'writes',
-        lambda server: cells.number(server.writes),
-        _total('writes'),
-        rank=12,
-        right=True,
-    ),
-    Column(
-        'shares',
-        lambda server: cells.number(server.shares),
-        _empty,
-        rank=13,
-        right=True,
-    ),
-    Column(
-        'period ms',
-        lambda server: cells.milliseconds(server.period_us),
-        _empty,
-        rank=14,
-        right=True,
-    ),
-    Column(
-        'quota ms',
-        lambda server: cells.quota(server.quota_us),
-        _empty,
-        rank=15,
-        right=True,
-    ),
+    _number('latency ms', 'latency_us', 5, cells.milliseconds, max),
+    _number('slice ms', 'slice_us', 6, cells.milliseconds),
+    _number('window ms', 'window_us', 10, cells.milliseconds),
+    Column('pins', cells.pins, cells.pins, 5, most=20, fit=cells.fit_cpu_set),
+    _number('vCPUs', 'vcpus', 9, total=sum),
+    _number('I/O', 'io_events', 11, total=sum),
+    _number('writes', 'writes', 12, total=sum),
+    _number('shares', 'shares', 13),
+    _number('period ms', 'period_us', 14, cells.milliseconds),
+    _number('quota ms', 'quota_us', 15, cells.quota),
     Column(
         'workload',
         lambda server: Cell(server.workload),
-        _empty,
+        lambda cluster: Cell(''),
         rank=16,
     ),
     NOTE,
@@ -210,7 +154,7 @@ def fold(
 
 
 def _wanted(column: Column, rows: Sequence[Server | Cluster]) -> int:
-    widths = (text_width.length(column.cell(row).text) for row in rows)
+    widths = (cells.length(column.cell(row).text) for row in rows)
     return min(column.most, max(len(column.title), *widths, 0))
 
 

@@ -1,24 +1,21 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads status documents for ``nova-vhpc-top``. Pure.
+"""Read status documents for ``nova-vhpc-top``.
 
-A document may come from an agent of another version. What that one does not
-tell is unknown; what cannot be read is an error.
+What a document does not tell is unknown; what cannot be read, as of an agent
+of another version, is an error.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.agent import errors, health
-from nova_vhpc.top.model import (
-    RECEIVED_ENOUGH,
-    Host,
-    Server,
-    Snapshot,
-    State,
-)
+from nova_vhpc.top.model import RECEIVED_ENOUGH, Host, Server, Snapshot, State
 from nova_vhpc.top.sources import Answers
+
+MISSED_MANY = 0.01
+"""Part of control periods that must be missed before the host says so."""
 
 Document = Mapping[str, Any]
 
@@ -49,27 +46,30 @@ def snapshot(answers: Answers) -> Snapshot:
 
 
 def _host(document: Document) -> Host:
-    agent = document['agent']
-    # Agents of earlier versions have none.
-    judged = document.get('health') or {}
+    agent, judged = document['agent'], document['health']
     uplinks = document.get('publishing') or {}
+    ticks, missed = int(agent['ticks']), int(agent['overruns'])
+    period_us = float(agent['period_us'])
+    echo_us = _echo_us(document)
     marks = (
         ('DRY RUN', agent['dry_run']),
         ('PAUSED', agent['paused']),
         ('NO LIBVIRT', not agent['libvirt_up']),
-        ('NOT HEALTHY', not judged.get('healthy', True)),
+        ('NOT HEALTHY', not judged['healthy']),
+        ('MISSES TICKS', missed > MISSED_MANY * (ticks + missed)),
+        ('SLOW MESSAGE BUS', echo_us is not None and echo_us > period_us),
     )
-    left_alone = agent.get('refused', {}).items()
+    left_alone = agent['refused'].items()
     problems = [f'{uuid}: left alone: {reason}' for uuid, reason in left_alone]
-    problems += map(_line, agent.get('remarks', ()))
-    problems += health.sentences(judged) if judged else _problems(document)
+    problems += [*agent['remarks'], *health.sentences(judged)]
     return Host(
         name=_line(agent['host']),
         cpus=_line(agent['cpus']),
         marks=tuple(word for word, on in marks if on),
         tick_us=_number(agent['tick_us']),
-        period_us=float(agent['period_us']),
-        missed=int(agent['overruns']),
+        period_us=period_us,
+        ticks=ticks,
+        missed=missed,
         uplinks=_line(uplinks.get('state', 'off')),
         windows=_windows(document),
         bus=_bus(document),
@@ -77,27 +77,21 @@ def _host(document: Document) -> Host:
     )
 
 
-def _problems(document: Document) -> list[str]:
-    """Return what an agent of an earlier version, without health, says."""
-    uplinks = document.get('publishing') or {}
-    lines = []
-    for name, part in (
-        ('uplinks', uplinks),
-        ('metrics', document.get('metrics') or {}),
-    ):
-        if part.get('detail'):
-            lines.append(f'{name}: {part["state"]}: {part["detail"]}')
-    return lines + [f'uplinks: {p}' for p in uplinks.get('problems', ())]
+def _echo_us(document: Document) -> float | None:
+    """Return the travel time of the last echo; None if the bus is not up."""
+    peers = document.get('peers') or {}
+    return (
+        _number(peers.get('echo_us')) if peers.get('state') == 'up' else None
+    )
 
 
 def _bus(document: Document) -> str:
     peers = document.get('peers') or {}
-    words = _line(peers.get('state', 'off'))
-    if peers.get('state') == 'up' and peers.get('echo_us') is not None:
-        return f'{words}, echo in {float(peers["echo_us"]) / 1000:.1f} ms'
-    return (
-        _line(f'{words}: {peers["detail"]}') if peers.get('detail') else words
-    )
+    state, echo_us = peers.get('state', 'off'), _echo_us(document)
+    if echo_us is not None:
+        return _line(f'{state}, echo in {echo_us / 1000:.1f} ms')
+    detail = peers.get('detail')
+    return _line(f'{state}: {detail}' if detail else state)
 
 
 def _turns(document: Document) -> list[tuple[float, frozenset[str]]]:
@@ -136,20 +130,19 @@ def _server(
     widths_us: Mapping[str, float],
 ) -> Server:
     uuid, run_us = str(vm['uuid']), _number(vm['run_us'])
-    cluster, pins = vm.get('cluster'), vm['vcpu_pins'] or []
+    cluster = vm['cluster']
     return Server(
         host=host,
         uuid=uuid,
-        # Agents of earlier versions do not tell the server's name.
-        name=_line(vm.get('server_name') or vm['name']),
+        name=_line(vm['server_name'] or vm['name']),
         domain=_line(vm['name']),
         cluster=None if cluster is None else _line(cluster),
         workload=_line(vm['workload']),
         phase=None if vm['phase'] is None else _line(vm['phase']),
         state=_state(vm),
-        vcpus=int(vm.get('vcpus') or len(pins)),
+        vcpus=int(vm['vcpus']),
         cpu=None if run_us is None else run_us / period_us,
-        received=_number(vm.get('received')),
+        received=_number(vm['received']),
         latency_us=_number(vm['sync_latency_us']),
         io_events=_number(vm['io_events']),
         slice_us=_number(vm['slice_us']),
@@ -157,16 +150,16 @@ def _server(
         quota_us=_number(vm['quota_us']),
         shares=None if vm['shares'] is None else int(vm['shares']),
         window_us=widths_us.get(uuid),
-        pins=tuple(map(_line, pins)),
+        pins=tuple(map(_line, vm['vcpu_pins'] or ())),
         writes=int(vm['writes']),
-        moves=int(vm.get('moves') or 0),
+        moves=int(vm['moves']),
         note=_note(vm),
     )
 
 
 def _state(vm: Document) -> State:
-    received = _number(vm.get('received'))
-    if vm['problem'] or vm.get('quarantined'):
+    received = _number(vm['received'])
+    if vm['problem'] or vm['quarantined']:
         return State.FAILING
     if received is not None and received < RECEIVED_ENOUGH:
         return State.SHORT
@@ -177,11 +170,7 @@ def _state(vm: Document) -> State:
 
 def _note(vm: Document) -> str:
     """Return why a VM is as it is, what is wrong first."""
-    words = [
-        vm['problem'] or vm['hands_off'] or vm['reason'],
-        # Agents of earlier versions have none.
-        *vm.get('remarks', ()),
-    ]
+    words = [vm['problem'] or vm['hands_off'] or vm['reason'], *vm['remarks']]
     if vm['released']:
         words.insert(0, f'external change: {", ".join(vm["released"])}')
     return _line('; '.join(filter(None, words)))

@@ -1,104 +1,156 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The vendordata of one member: hostfiles, flags of MPI and routes. Pure."""
+"""The vendordata of members: hostfiles, flags of MPI and routes. Pure."""
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_vhpc.vendordata import live, model, mpi, routes
+from nova_vhpc.vendordata import live, model, mpi
 from nova_vhpc.vendordata.guest import script
 
 VERSION = 1
 """Version of the layout of the answer. A new key does not change it."""
 
+_DISTANCES = {one: f'{json.dumps(str(one))}}}' for one in model.Distance}
 
-def answer(
-    cluster: model.Cluster,
-    uuid: str,
-    live_members: Mapping[str, live.Live] | None = None,
-) -> dict[str, Any]:
-    """Return the vendordata of one member, as the tenant's JSON.
 
-    :param cluster: virtual cluster of the member.
-    :param uuid: UUID of the member that asks.
+class Answers:
+    """The answers to all members of a cluster, as the tenant's JSON.
+
+    All members of a cluster boot and ask at the same time, and nearly all
+    that they are told is equal: it is serialised once.
+
+    :param cluster: virtual cluster.
     :param live_members: how members run, by UUID; None if agents are not
         asked.
-    :raises KeyError: the server is not a member of the cluster.
     """
-    rank = cluster.rank(uuid)
-    if rank is None:
-        raise KeyError(uuid)
-    me = cluster.members[rank]
-    listed = [m for m in cluster.members if m.running and model.mpi_address(m)]
-    expected = max(cluster.expected, len(cluster.members))
-    peer_routes = routes.routes(cluster, me)
-    return {
-        'version': VERSION,
-        'cluster': {
+
+    def __init__(
+        self,
+        cluster: model.Cluster,
+        live_members: Mapping[str, live.Live] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._ranks = {m.uuid: rank for rank, m in enumerate(cluster.members)}
+        listed = [
+            m for m in cluster.members if m.running and model.mpi_address(m)
+        ]
+        expected = max(cluster.expected, len(cluster.members))
+        self._about = {
             'id': cluster.uuid,
             'name': cluster.name,
-            'network': me.network,
-            'paradigm': me.paradigm,
             'expected': expected,
             # False until every member runs and has an address, also those
             # that are still to be created: ask again then.
             'complete': len(listed) == expected,
-        },
-        'rank': rank,
-        'members': [
+        }
+        self._members = [
+            json.dumps(
+                {
+                    'rank': rank,
+                    **_member(member, cluster.shows_ids),
+                    **_live(live_members, member),
+                }
+            )[:-1]
+            + ', "distance": '
+            for rank, member in enumerate(cluster.members)
+        ]
+        self._common = json.dumps(
             {
-                'rank': number,
-                'id': member.uuid,
-                'name': member.name,
-                'hostname': member.hostname,
-                'vcpus': member.vcpus,
-                'slots': mpi.slots(member),
-                'node': _host(member) if model.mpi_address(member) else None,
-                'address': _text(model.mpi_address(member)),
-                'addresses': [
-                    str(a) for nic in member.nics for a in nic.addresses
+                'hostfile': {
+                    'openmpi': _lines(
+                        f'{_host(m)} slots={mpi.slots(m)}' for m in listed
+                    ),
+                    'mpich': _lines(
+                        f'{_host(m)}:{mpi.slots(m)}' for m in listed
+                    ),
+                },
+                'hosts': _lines(
+                    f'{model.mpi_address(m)} {_host(m)}'
+                    for m in listed
+                    if _is_named(m)
+                ),
+                'hosts_program': script.script(),
+            }
+        )[1:-1]
+        self._mpi = json.dumps(
+            {
+                'openmpi': mpi.openmpi_flags(cluster),
+                'openmpi5': mpi.openmpi5_flags(cluster),
+                'mpich': mpi.mpich_flags(cluster),
+                'wrapper': mpi.wrapper(cluster),
+            }
+        )[:-1]
+
+    def __contains__(self, uuid: object) -> bool:
+        """Return whether a server is a member of the cluster."""
+        return uuid in self._ranks
+
+    def of(self, uuid: str) -> bytes:
+        """Return the answer to one member.
+
+        :raises KeyError: the server is not a member of the cluster.
+        """
+        rank = self._ranks[uuid]
+        me = self._cluster.members[rank]
+        peer_routes = mpi.routes(self._cluster, me)
+        own = json.dumps(
+            {
+                'version': VERSION,
+                'cluster': {
+                    **self._about,
+                    'network': me.network,
+                    'paradigm': me.paradigm,
+                },
+                'rank': rank,
+                'routes': [
+                    {
+                        'destination': str(route.destination),
+                        'via': str(route.gateway),
+                        'src': str(route.source),
+                        'mac': route.nic.mac,
+                        'nic': me.nics.index(route.nic),
+                    }
+                    for route in peer_routes
                 ],
-                'status': member.status,
-                'running': member.running,
-                'host': member.host,
-                'switch': member.switch,
-                'rack': member.rack,
-                'distance': str(model.distance(me, member)),
-                **_live(live_members, member),
+                'routes_script': mpi.routes_script(peer_routes),
             }
-            for number, member in enumerate(cluster.members)
-        ],
-        'hostfile': {
-            'openmpi': _lines(
-                f'{_host(m)} slots={mpi.slots(m)}' for m in listed
-            ),
-            'mpich': _lines(f'{_host(m)}:{mpi.slots(m)}' for m in listed),
-        },
-        'hosts': _lines(
-            f'{model.mpi_address(m)} {_host(m)}'
-            for m in listed
-            if _is_named(m)
-        ),
-        'mpi': {
-            'openmpi': mpi.openmpi_flags(cluster),
-            'openmpi5': mpi.openmpi5_flags(cluster),
-            'mpich': mpi.mpich_flags(cluster),
-            'wrapper': mpi.wrapper(cluster),
-            'environment': _environment(me),
-        },
-        'routes': [
-            {
-                'destination': str(route.destination),
-                'via': str(route.gateway),
-                'mac': route.nic.mac,
-                'nic': me.nics.index(route.nic),
-            }
-            for route in peer_routes
-        ],
-        'routes_script': routes.script(peer_routes),
-        'hosts_program': script.script(),
+        )
+        environment = json.dumps(_environment(me))
+        members = ', '.join(
+            text + _DISTANCES[model.distance(me, member)]
+            for text, member in zip(
+                self._members, self._cluster.members, strict=True
+            )
+        )
+        # The parts are ASCII, which is faster to encode.
+        return (
+            f'{own[:-1]}, "members": [{members}], '
+            f'"mpi": {self._mpi}, "environment": {environment}}}, '
+            f'{self._common}}}'
+        ).encode('ascii')
+
+
+def _member(member: model.Member, shows_ids: bool) -> dict[str, Any]:
+    """Return what all members are told of one."""
+    address = model.mpi_address(member)
+    return {
+        'id': member.uuid,
+        'name': member.name,
+        'hostname': member.hostname,
+        'vcpus': member.vcpus,
+        'slots': mpi.slots(member),
+        'node': _host(member) if address else None,
+        'address': str(address) if address else None,
+        'addresses': [str(a) for nic in member.nics for a in nic.addresses],
+        'status': member.status,
+        'running': member.running,
+        'host': member.host if shows_ids else None,
+        'switch': member.switch if shows_ids else None,
+        'rack': member.rack if shows_ids else None,
     }
 
 
@@ -110,10 +162,6 @@ def _live(
         return {}
     found = live_members.get(member.uuid)
     return {'live': None if found is None else dataclasses.asdict(found)}
-
-
-def _text(address: model.Address | None) -> str | None:
-    return None if address is None else str(address)
 
 
 def _is_named(member: model.Member) -> bool:

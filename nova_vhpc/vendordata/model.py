@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A virtual cluster as a tenant may see it: members, ranks, distances.
+"""A virtual cluster as a tenant may see it: members, ranks, distances. Pure.
 
-Pure values. Hosts, switches and racks have :mod:`.opaque_ids`, so that tenants
-learn no names of the cloud's.
+Hosts, switches and racks have :mod:`.opaque_ids`, never names.
 """
 
 import dataclasses
@@ -40,8 +39,11 @@ class Nic:
     @property
     def address(self) -> Address | None:
         """Address to use, IPv4 before IPv6; None while the NIC has none."""
-        ordered = sorted(self.addresses, key=lambda a: a.version)
-        return ordered[0] if ordered else None
+        return self.of_version(4) or self.of_version(6)
+
+    def of_version(self, version: int) -> Address | None:
+        """Return the first address of an IP version, if there is one."""
+        return next((a for a in self.addresses if a.version == version), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Cluster:
         ``vhpc_members`` or ``vhpc:members`` says; 0 if neither does.
     :ivar host_names: names of the members' hosts, by UUID of the member, for
         asking agents; never a part of an answer.
+    :ivar shows_ids: whether the answers have the IDs of hosts, switches and
+        racks; if not, these only tell which are equal.
     """
 
     uuid: str
@@ -98,34 +102,34 @@ class Cluster:
     members: tuple[Member, ...]
     expected: int = 0
     host_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def rank(self, uuid: str) -> int | None:
-        """Return the rank of a member; None for any other server."""
-        for rank, member in enumerate(self.members):
-            if member.uuid == uuid:
-                return rank
-        return None
+    shows_ids: bool = True
 
 
 def ranked(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return members in rank order: neighbours in rank are near each other.
 
-    MPI programs communicate most between neighbouring ranks, so ranks follow
-    rack, switch and host. The order does not depend on the member that asks,
-    because all members must get the same hostfile. Members without a host
-    come last.
+    MPI programs communicate most between neighbouring ranks, so members of a
+    rack, a switch and a host follow each other. Places are in the order of
+    their first members' names: all members must get the same hostfile,
+    whoever asks which server, and IDs of places may differ between servers.
+    Members without a host come last.
     """
+    named = sorted(members, key=lambda m: (m.host is None, m.name, m.uuid))
+    first: dict[tuple[str | None, ...], int] = {}
+    keys = []
+    for index, member in enumerate(named):
+        tiers = (member.rack, member.switch, member.host)
+        keys.append(
+            tuple(
+                first.setdefault(tiers[:length], index)
+                for length in range(1, len(tiers) + 1)
+            )
+        )
     return tuple(
-        sorted(
-            members,
-            key=lambda m: (
-                m.host is None,
-                m.rack or '',
-                m.switch or '',
-                m.host or '',
-                m.name,
-                m.uuid,
-            ),
+        named[index]
+        for index in sorted(
+            range(len(named)),
+            key=lambda i: (named[i].host is None, keys[i], i),
         )
     )
 

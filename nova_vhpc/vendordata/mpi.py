@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each MPI library's launcher needs to use the cluster's networks.
+"""What MPI needs to use the cluster's networks: flags, wrapper, routes. Pure.
 
 How the libraries choose interfaces (HPCVirt'09 section 5, and what was seen
 with the versions that the tenant's page names):
@@ -12,6 +12,10 @@ with the versions that the tenant's page names):
   :func:`wrapper`. Hydra, their launcher, is reached at
   the address that its member has in the hostfile, and needs nothing.
 """
+
+import dataclasses
+import ipaddress
+from collections.abc import Sequence
 
 from nova_vhpc.vendordata import model
 
@@ -214,3 +218,103 @@ def wrapper(cluster: model.Cluster) -> str:
         .replace('LIMIT', str(EAGER_LIMIT))
         .replace('PART', str(FIRST_PART))
     )
+
+
+_PREFERENCE = 20090
+"""Preference of our rules, and number of the first of our tables."""
+
+_ROUTES_HEAD = """\
+#!/bin/sh
+# Sends packets to members on the same host over the shared bridge. Run it as
+# root, again when members have come or moved. "sh vhpc-routes stop" undoes it.
+if [ "$(id -u)" != 0 ]; then
+    echo 'vhpc-routes: only root may change rules and routes' >&2
+    exit 1
+fi
+failed=0
+for family in -4 -6; do
+    while ip $family rule del pref PREFERENCE 2>/dev/null; do :; done
+done
+if [ "${1:-}" = stop ]; then
+    exit
+fi
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """A route to one member on the same host.
+
+    HPCVirt'09 section 4: packets to members on the same host use the shared
+    bridge; all others use the own uplink, which needs no route.
+
+    :ivar destination: the member's address on its own uplink, as a network; by
+        it hostfiles name the member.
+    :ivar gateway: the member's address on the shared bridge.
+    :ivar source: address on the own uplink of the member that has the route.
+        Without it packets had that of the shared bridge, by which peers do
+        not know the member: Open MPI refuses such connections.
+    :ivar nic: NIC on the shared bridge of the member that has the route.
+    """
+
+    destination: model.Network
+    gateway: model.Address
+    source: model.Address
+    nic: model.Nic
+
+
+def routes(cluster: model.Cluster, me: model.Member) -> list[Route]:
+    """Return the routes that a member needs.
+
+    :param me: member that installs the routes.
+    """
+    if me.network != 'shared-separate' or len(me.nics) < 2:
+        return []
+    shared_nic = model.shared_nic(me)
+    if shared_nic is None:
+        return []
+    own_nic = model.own_nic(me)
+    peer_routes: list[Route] = []
+    for peer in cluster.members:
+        if model.distance(me, peer) is not model.Distance.SAME_HOST:
+            continue
+        if peer.network != me.network or len(peer.nics) < 2:
+            continue
+        peer_nic = model.shared_nic(peer)
+        for version in (4, 6):
+            gateway = peer_nic and peer_nic.of_version(version)
+            destination = model.own_nic(peer).of_version(version)
+            source = own_nic.of_version(version)
+            if gateway and destination and source:
+                peer_routes.append(
+                    Route(
+                        ipaddress.ip_network(destination),
+                        gateway,
+                        source,
+                        shared_nic,
+                    )
+                )
+    return peer_routes
+
+
+def routes_script(peer_routes: Sequence[Route]) -> str:
+    """Return a shell script that replaces the earlier routes by these.
+
+    Each route is the default route of a table of its own, which a rule
+    selects by the destination. UCX from 1.21 reads the routes of all tables,
+    but no rules, and uses an interface only for destinations to which no
+    other interface has a more specific route: with a host route over the
+    shared bridge it says "Destination is unreachable" on the own uplink.
+
+    The script ends with 1 if a route cannot be installed, after the others.
+    """
+    lines = [_ROUTES_HEAD.replace('PREFERENCE', str(_PREFERENCE))]
+    for table, route in enumerate(peer_routes, _PREFERENCE):
+        ip = f'ip -{route.destination.version}'
+        lines += (
+            f'{ip} route replace default via {route.gateway}',
+            f' src {route.source} table {table}',
+            f' && {ip} rule add pref {_PREFERENCE}'
+            f' to {route.destination} lookup {table} || failed=1\n',
+        )
+    return ''.join([*lines, 'exit "$failed"\n'])

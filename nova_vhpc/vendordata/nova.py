@@ -7,12 +7,10 @@ Only servers of the project of the asking server are read, so a tenant learns
 nothing about other projects, whatever it writes into its metadata.
 """
 
-import concurrent.futures
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Generic, TypeVar
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from keystoneauth1 import adapter
 
@@ -25,7 +23,6 @@ MICROVERSION = '2.100'
 """The first with flavor extra specs and scheduler hints in the detail view of
 servers."""
 
-_Value = TypeVar('_Value')
 _PLACE = failures.Place.of_group(nova_api.GROUP)
 
 
@@ -33,51 +30,23 @@ class NotMember(Exception):
     """The server is in no virtual cluster, or belongs to another project."""
 
 
-class SharedReads(Generic[_Value]):
-    """The reads that are under way, by key.
-
-    Threads that want the same at the same time share one: a cache alone does
-    not help them, because it is empty until the first read has ended.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._under_way: dict[Hashable, concurrent.futures.Future[_Value]] = {}
-
-    def get(self, key: Hashable, read: Callable[[], _Value]) -> _Value:
-        """Return what a read returns that is under way, or else a new one.
-
-        A read that is under way may have begun before the caller knew of
-        what it wants to read.
-
-        :param key: equal for callers that want the same.
-        :param read: reads, in the thread of the first caller.
-        :raises Exception: what the read raised, in all threads.
-        """
-        with self._lock:
-            future = self._under_way.get(key)
-            is_first = future is None
-            if future is None:
-                future = self._under_way[key] = concurrent.futures.Future()
-        if is_first:
-            try:
-                future.set_result(read())
-            except BaseException as error:
-                future.set_exception(error)
-            finally:
-                with self._lock:
-                    del self._under_way[key]
-        return future.result()
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Turn answers of another shape, such as a proxy's, into one error."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RuntimeError(
+            f'the answer of Nova cannot be read: {error!r}'
+        ) from None
 
 
 class NovaClusterSource:
-    """Reads virtual clusters from Nova's API, and caches them.
+    """Reads virtual clusters from Nova's API.
 
     :param client: keystoneauth adapter of the compute service, whose user
         may list the servers of all projects.
-    :param id_secret: secret of :mod:`.opaque_ids`.
-    :param ttl_s: time in seconds for which a cluster is cached, because all
-        its members boot and ask at the same time.
+    :param id_secret: secret of :mod:`.opaque_ids`; None for no IDs.
     :param tiers: metadata keys of aggregates for switch and rack.
     :param place: where the client's options are set.
     """
@@ -85,24 +54,22 @@ class NovaClusterSource:
     def __init__(
         self,
         client: adapter.Adapter,
-        id_secret: bytes,
-        ttl_s: float,
+        id_secret: bytes | None,
         tiers: tuple[str, str] = ('vhpc:switch', 'vhpc:rack'),
         place: failures.Place = _PLACE,
     ) -> None:
         self._client = client
-        self._id_secret = id_secret
+        self._shows_ids = id_secret is not None
+        # Without IDs, which members share a host must be known all the same.
+        self._id_secret = id_secret or secrets.token_bytes()
         self._place = place
-        self._ttl_s = ttl_s
         self._tiers = tiers
         self._orders = nova_server.NicOrders(client)
-        self._lock = threading.Lock()
         self._sees_all = False
-        self._reads = SharedReads[model.Cluster]()
-        self._cached: dict[str, tuple[float, str, model.Cluster]] = {}
 
-    def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
-        """Return the virtual cluster of a server.
+    @_reading()
+    def group_of(self, server_uuid: str, project_id: str) -> str:
+        """Return the UUID of the server group of a member.
 
         :param server_uuid: UUID of the server that asks.
         :param project_id: ID of its project.
@@ -110,37 +77,6 @@ class NovaClusterSource:
             project.
         :raises RuntimeError: Nova does not answer, refuses to, its answer is
             not what its API describes, or the credentials cannot be used.
-        """
-        cached = self._find_cached(server_uuid, project_id)
-        if cached is not None:
-            return cached
-        try:
-            return self._read(server_uuid, project_id)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # For example the answer of a proxy.
-            raise RuntimeError(
-                f'the answer of Nova about server {server_uuid} cannot be '
-                f'read: {error!r}'
-            ) from None
-
-    def _read(self, server_uuid: str, project_id: str) -> model.Cluster:
-        group = self._group_of(server_uuid, project_id)
-        # A read that was under way may have begun before Nova had the server,
-        # but the one after it has not.
-        for _ in range(2):
-            cluster = self._reads.get(
-                (project_id, group),
-                lambda: self._read_cluster(group, project_id),
-            )
-            if cluster.rank(server_uuid) is not None:
-                return cluster
-        raise NotMember(f'server {server_uuid} left its server group')
-
-    def _group_of(self, server_uuid: str, project_id: str) -> str:
-        """Return the UUID of the server group of a member.
-
-        :raises NotMember: the server is in no virtual cluster, or not in the
-            project.
         """
         try:
             server = self._get(f'/servers/{server_uuid}', missing=NotMember)[
@@ -162,10 +98,12 @@ class NovaClusterSource:
             raise NotMember(f'server {server_uuid} is in no server group')
         return openstack.text(groups[0])
 
-    def _read_cluster(self, group_uuid: str, project_id: str) -> model.Cluster:
-        """Read a virtual cluster, and cache it.
+    @_reading()
+    def cluster(self, group_uuid: str, project_id: str) -> model.Cluster:
+        """Return the virtual cluster of a server group.
 
         :raises NotMember: Nova has no such server group in the project.
+        :raises RuntimeError: as :meth:`group_of`.
         """
         group = self._get(
             f'/os-server-groups/{group_uuid}', missing=NotMember
@@ -178,7 +116,7 @@ class NovaClusterSource:
             self._get('/os-aggregates')['aggregates'], *self._tiers
         )
         ids = opaque_ids.OpaqueIds(project_id, self._id_secret)
-        cluster = model.Cluster(
+        return model.Cluster(
             uuid=openstack.text(group['id']),
             name=openstack.text(group['name']),
             members=model.ranked(
@@ -195,20 +133,8 @@ class NovaClusterSource:
                 for each in servers
                 if (host := each.get('OS-EXT-SRV-ATTR:host'))
             },
+            shows_ids=self._shows_ids,
         )
-        with self._lock:
-            now = time.monotonic()
-            self._cached = {
-                uuid: entry
-                for uuid, entry in self._cached.items()
-                if entry[0] > now
-            }
-            self._cached[cluster.uuid] = (
-                now + self._ttl_s,
-                project_id,
-                cluster,
-            )
-        return cluster
 
     def _check_rights(self) -> None:
         """Check once that Nova shows us the servers of all projects.
@@ -220,20 +146,6 @@ class NovaClusterSource:
         if not self._sees_all:
             self._get('/servers?all_tenants=1&limit=1')
             self._sees_all = True
-
-    def _find_cached(
-        self, server_uuid: str, project_id: str
-    ) -> model.Cluster | None:
-        now = time.monotonic()
-        with self._lock:
-            for expiry, owner, cluster in self._cached.values():
-                if (
-                    expiry > now
-                    and owner == project_id
-                    and cluster.rank(server_uuid) is not None
-                ):
-                    return cluster
-        return None
 
     def _cluster_servers(
         self, uuids: set[str], project_id: str

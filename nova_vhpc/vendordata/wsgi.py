@@ -11,7 +11,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from keystonemiddleware import auth_token
 from keystonemiddleware import exceptions as ksm_exceptions
@@ -21,7 +21,7 @@ from oslo_utils import uuidutils
 
 from nova_vhpc import http_limits
 from nova_vhpc.clients import credentials, failures
-from nova_vhpc.vendordata import answer, live, model, nova
+from nova_vhpc.vendordata import nova, shared_answers
 
 LOG = logging.getLogger(__name__)
 
@@ -29,22 +29,32 @@ _AUTHTOKEN = 'keystone_authtoken'
 
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
+_UNAVAILABLE = '503 Service Unavailable'
+
+_CLIENT_HEADERS = (
+    'HTTP_X_FORWARDED_FOR',
+    'HTTP_X_REAL_IP',
+    'HTTP_X_CLIENT_IP',
+    'HTTP_X_CLUSTER_CLIENT_IP',
+    'HTTP_TRUE_CLIENT_IP',
+)
+"""Headers in which proxies name the client."""
+
+_FORWARDED_FOR = re.compile(
+    '(?:^|[;,])\\s*for\\s*=\\s*([^;,]*)', re.IGNORECASE
+)
+"""Clients in the header ``Forwarded`` (RFC 7239)."""
+
+_PROXY_HEADERS = (
+    'HTTP_FORWARDED',
+    'HTTP_VIA',
+    'HTTP_X_FORWARDED_HOST',
+    'HTTP_X_FORWARDED_PROTO',
+)
+"""Headers by which proxies are known that may not name the client."""
+
 Environ = dict[str, Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-
-
-class ClusterSource(Protocol):
-    """Returns virtual clusters; see :class:`.nova.NovaClusterSource`."""
-
-    def cluster(self, server_uuid: str, project_id: str) -> model.Cluster:
-        """See :meth:`.nova.NovaClusterSource.cluster`."""
-
-
-class LiveSource(Protocol):
-    """Knows how members run; see :class:`.live.AgentStatuses`."""
-
-    def of_members(self, cluster: model.Cluster) -> dict[str, live.Live]:
-        """See :meth:`.live.AgentStatuses.of_members`."""
 
 
 class Application:
@@ -52,19 +62,14 @@ class Application:
 
     ``GET`` of any path returns the service's name, for health checks.
 
-    :param source: source of virtual clusters.
+    :param answers: answers to servers.
     :param roles: roles of which the token must have one; None for no check.
-    :param statuses: knows how members run; None if agents are not asked.
     """
 
     def __init__(
-        self,
-        source: ClusterSource,
-        roles: set[str] | None,
-        statuses: LiveSource | None = None,
+        self, answers: shared_answers.SharedAnswers, roles: set[str] | None
     ) -> None:
-        self._source = source
-        self._statuses = statuses
+        self._answers = answers
         self._roles = roles
 
     def __call__(
@@ -73,7 +78,7 @@ class Application:
         """Serve one request."""
         return _respond(start_response, *self._serve(environ))
 
-    def _serve(self, environ: Environ) -> tuple[str, dict[str, Any]]:
+    def _serve(self, environ: Environ) -> tuple[str, bytes]:
         if self._roles is None and not _is_local(environ):
             # Whatever server runs the application, and wherever it listens.
             return _error(
@@ -82,7 +87,7 @@ class Application:
                 'of the same host',
             )
         if environ['REQUEST_METHOD'] == 'GET':
-            return '200 OK', {'service': 'nova-vhpc-vendordata'}
+            return '200 OK', b'{"service": "nova-vhpc-vendordata"}'
         if environ['REQUEST_METHOD'] != 'POST':
             return _error('405 Method Not Allowed', 'POST only')
         if self._roles is not None:
@@ -119,57 +124,57 @@ class Application:
             return _error('400 Bad Request', 'project-id is not an id')
         return self._answer(server_uuid, project_id)
 
-    def _answer(
-        self, server_uuid: str, project_id: str
-    ) -> tuple[str, dict[str, Any]]:
+    def _answer(self, server_uuid: str, project_id: str) -> tuple[str, bytes]:
         try:
-            cluster = self._source.cluster(server_uuid, project_id)
-            live_members = (
-                None
-                if self._statuses is None
-                else self._statuses.of_members(cluster)
-            )
-            return '200 OK', answer.answer(cluster, server_uuid, live_members)
+            return '200 OK', self._answers.of(server_uuid, project_id)
         except nova.NotMember as reason:
             # Nova asks for every server, and most are in no cluster.
             LOG.debug('No vendordata for server %s: %s', server_uuid, reason)
-            return '200 OK', {}
+            return '200 OK', b'{}'
         except RuntimeError as error:
             LOG.warning(
                 'Nova cannot be asked for server %s: %s', server_uuid, error
             )
-            return _error('503 Service Unavailable', 'Nova cannot be asked')
+            return _error(_UNAVAILABLE, 'Nova cannot be asked')
 
 
 def _respond(
-    start_response: StartResponse, status: str, body: dict[str, Any]
+    start_response: StartResponse, status: str, body: bytes
 ) -> Iterable[bytes]:
     """Send a response with a JSON body."""
-    data = json.dumps(body).encode()
-    start_response(
-        status,
-        [
-            ('Content-Type', 'application/json'),
-            ('Content-Length', str(len(data))),
-            ('Cache-Control', 'no-store'),
-        ],
-    )
-    return [data]
+    headers = [
+        ('Content-Type', 'application/json'),
+        ('Content-Length', str(len(body))),
+        ('Cache-Control', 'no-store'),
+    ]
+    if status == _UNAVAILABLE:
+        headers.append(('Retry-After', '5'))
+    start_response(status, headers)
+    return [body]
 
 
-def _error(status: str, message: str) -> tuple[str, dict[str, Any]]:
-    return status, {'error': message}
+def _error(status: str, message: str) -> tuple[str, bytes]:
+    return status, json.dumps({'error': message}).encode()
 
 
 def _is_local(environ: Environ) -> bool:
-    """Return whether the request comes from this host, as far as is told."""
-    addresses = [
-        environ.get('REMOTE_ADDR', ''),
-        *environ.get('HTTP_X_FORWARDED_FOR', '').split(','),
-    ]
+    """Return whether the request comes from this host, as far as is told.
+
+    A proxy that does not say for whom it asks may ask for anybody.
+    """
+    addresses = [environ.get('REMOTE_ADDR', '')]
+    for name in _CLIENT_HEADERS:
+        addresses += environ.get(name, '').split(',')
+    forwarded = environ.get('HTTP_FORWARDED', '')
+    addresses += _FORWARDED_FOR.findall(forwarded)
+    is_named = any(address.strip() for address in addresses[1:])
+    if not is_named and any(environ.get(name) for name in _PROXY_HEADERS):
+        return False
     # A local socket has no address.
     return all(
-        _is_loopback(address.strip()) for address in addresses if address
+        _is_loopback(address.strip().strip('"[]'))
+        for address in addresses
+        if address
     )
 
 
@@ -205,6 +210,11 @@ class _TokenCheck(auth_token.AuthProtocol):
             if cause is None:
                 raise
             raise _UncheckedTokenError from cause
+
+    def _create_session(self, **options: Any) -> Any:
+        session = super()._create_session(**options)
+        credentials.widen(session, http_limits.MOST_CLIENTS)
+        return session
 
     def reason(
         self, error: _UncheckedTokenError, place: failures.Place
@@ -261,15 +271,14 @@ class Authenticated:
             )
             return _respond(
                 start_response,
-                *_error('503 Service Unavailable', 'tokens cannot be checked'),
+                *_error(_UNAVAILABLE, 'tokens cannot be checked'),
             )
         return answer
 
 
 def make_application(
     conf: cfg.ConfigOpts,
-    source: ClusterSource,
-    statuses: LiveSource | None = None,
+    answers: shared_answers.SharedAnswers,
 ) -> Any:
     """Return the application with the configured authentication.
 
@@ -284,9 +293,9 @@ def make_application(
                 f'{host}: without authentication only a loopback address '
                 'such as 127.0.0.1 is allowed'
             )
-        return Application(source, None, statuses)
+        return Application(answers, None)
     application = Authenticated(
-        Application(source, set(options.allowed_roles), statuses), conf
+        Application(answers, set(options.allowed_roles)), conf
     )
     # Not before: keystonemiddleware registers the options.
     if not credentials.given(conf, _AUTHTOKEN):

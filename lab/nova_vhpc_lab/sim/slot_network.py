@@ -6,6 +6,7 @@ The hosts run the real protocol (:mod:`nova_vhpc.control.slots.protocol`); only
 the message bus is simulated. Time is simulated, too, and runs in steps.
 """
 
+import collections
 import dataclasses
 import heapq
 import itertools
@@ -60,6 +61,7 @@ class SlotNetwork:
     :param hosts: by host, its number of CPUs and its gangs.
     :ivar faults: what the network does to messages from now on.
     :ivar now_us: time that has passed.
+    :ivar messages: the last messages that were sent.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class SlotNetwork:
         self._counter = itertools.count()
         self._queue: list[tuple[int, int, str, Message | None]] = []
         self._listeners: dict[str, set[str]] = {}
-        self._boots = itertools.count(1)
+        self.messages: collections.deque[Message] = collections.deque(
+            maxlen=1000
+        )
         self.hosts: dict[str, Host] = {}
         for name, (cpus, gangs) in hosts.items():
             self.hosts[name] = Host(
@@ -82,7 +86,7 @@ class SlotNetwork:
                 {},
                 self._random.randrange(STEP_US),
                 self._random.randrange(10**12),
-                protocol.SlotProtocol(name, next(self._boots)),
+                protocol.SlotProtocol(name, 1),
             )
             self.set_gangs(name, gangs)
             self._push(self.hosts[name].phase_us, name, None)
@@ -100,10 +104,15 @@ class SlotNetwork:
         """Let a host die without a word."""
         self.hosts[name].is_alive = False
 
-    def restart(self, name: str) -> None:
-        """Start a host's agent again, without its memory."""
+    def restart(self, name: str, clock_change: int = 1) -> None:
+        """Start a host's agent again, without its memory.
+
+        :param clock_change: by how much its wall clock was set meanwhile.
+        """
         host = self.hosts[name]
-        host.protocol = protocol.SlotProtocol(name, next(self._boots))
+        host.protocol = protocol.SlotProtocol(
+            name, host.protocol.boot + clock_change
+        )
         host.is_alive = True
 
     def run(self, duration_us: int) -> int:
@@ -124,6 +133,11 @@ class SlotNetwork:
                 host.protocol.receive(message, self.now_us + host.clock_us)
         self.now_us = end_us
         return sum(host.sent for host in self.hosts.values()) - before
+
+    def broadcast(self, message: Message) -> None:
+        """Deliver a message, in whatever name, to all hosts of its cluster."""
+        for host in self.living(message.cluster):
+            host.protocol.receive(message, self.now_us + host.clock_us)
 
     def living(self, key: str) -> list[Host]:
         """Return the living hosts of a cluster, in order of their names."""
@@ -193,6 +207,7 @@ class SlotNetwork:
         )
         for message in host.protocol.step(now_us):
             host.sent += 1
+            self.messages.append(message)
             for name in sorted(self._listeners.get(message.cluster, ())):
                 if name != host.name:
                     self._send(message, host, self.hosts[name])

@@ -15,7 +15,7 @@ from nova_vhpc.explain import cloud, explain
 from nova_vhpc.explain.request_file import ExplainRequest, Flavor, RequestError
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
-from nova_vhpc.vendordata import nova, wsgi
+from nova_vhpc.vendordata import nova, shared_answers, wsgi
 from nova_vhpc_lab.bench import cloud_inventory
 from nova_vhpc_lab.sim.cloud import inventory
 from nova_vhpc_lab.soak import damage
@@ -134,6 +134,8 @@ class _Cloud:
             return {'aggregates': [AGGREGATE]}
         if url.startswith('/os-hypervisors'):
             return {'hypervisors': [HYPERVISOR]}
+        if url.startswith('/os-services'):
+            return {'services': [{'host': 'dark', 'status': 'UNKNOWN'}]}
         if url.endswith('/inventories'):
             return {'inventories': INVENTORIES}
         if url.startswith('/resource_providers'):
@@ -197,11 +199,12 @@ def vendordata(rng: random.Random) -> None:
     for name in headers:
         if rng.random() < 0.1:
             headers[name] = str(damage.value(rng))
-    source = nova.NovaClusterSource(_Cloud(rng), b'secret', ttl_s=5.0)
+    source = nova.NovaClusterSource(_Cloud(rng), b'secret')
+    answers = shared_answers.SharedAnswers(source, ttl_s=5.0)
     roles = rng.choice((None, {'service'}))
     statuses: list[str] = []
     answer = b''.join(
-        wsgi.Application(source, roles)(
+        wsgi.Application(answers, roles)(
             {**headers, 'wsgi.input': io.BytesIO(data)},
             lambda status, fields: statuses.append(status),
         )

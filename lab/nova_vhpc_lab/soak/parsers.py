@@ -3,7 +3,6 @@
 
 """Give damaged inputs to parsers, which may raise only what they document."""
 
-import argparse
 import contextlib
 import io
 import math
@@ -21,13 +20,13 @@ from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters import groups, messages
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.cli import ctl
+from nova_vhpc.cli import agents, ctl
 from nova_vhpc.conf import opts
 from nova_vhpc.conf import types as conf_types
 from nova_vhpc.explain import request_file
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import cpus
-from nova_vhpc.top import lines, order, reader, report, sources
+from nova_vhpc.top import model, reader, report, sources
 from nova_vhpc.topology import bridge_rules
 from nova_vhpc_lab.bench.common import traces
 from nova_vhpc_lab.soak import (
@@ -67,7 +66,7 @@ PART = {
     **{'state': 'degraded', 'healthy': False, 'since': 0.0},
     **{'what': 'no broker', 'action': 'start it'},
 }
-ORDERS = tuple(order.Order)
+ORDERS = tuple(model.Order)
 STATUS = {
     'agent': {
         **{'host': 'h', 'cpus': '0-1', 'tick_us': 5, 'period_us': 100_000},
@@ -178,27 +177,27 @@ def status_in_top(rng: random.Random) -> None:
     with contextlib.suppress(*errors.UNREADABLE):
         snapshot = reader.snapshot(sources.Answers({'h': document}))
         out = console.Console(file=io.StringIO(), width=160)
-        clusters = order.clusters(snapshot.servers, rng.choice(ORDERS))
+        clusters = model.group(snapshot.servers, rng.choice(ORDERS))
         for line in report.report(snapshot, clusters, out.width):
             out.print(line)
         for cluster in clusters:
             for row in (cluster, *cluster.servers):
-                lines.detail(row)
+                report.detail(row)
 
 
 def status_in_ctl(rng: random.Random) -> None:
     """Show an agent's answers in nova-vhpc-ctl."""
-    command = rng.choice(tuple(ctl.COMMANDS))
-    valid = STATUS if command == 'status' else OUTCOME
-    args = argparse.Namespace(
-        command=command,
-        json=rng.random() < 0.2,
-        server=rng.choice((None, 'u')),
-    )
-    with contextlib.redirect_stdout(io.StringIO()):
-        answers = {'h': damage.document(rng, valid)}
-        ctl.show(args, answers)
-        control.find_failures(command, args.server, answers)
+    answers = {'h': damage.document(rng, STATUS)}
+    with contextlib.suppress(*errors.UNREADABLE):
+        ctl.describe('h', answers['h'])
+    agents.member_states(answers)
+    answers = {'h': damage.document(rng, OUTCOME)}
+    with contextlib.suppress(*errors.UNREADABLE):
+        control.find_failures(
+            rng.choice(('pause', 'resume', 'restore')),
+            rng.choice((None, 'u')),
+            answers,
+        )
 
 
 def cpu_set(rng: random.Random) -> None:

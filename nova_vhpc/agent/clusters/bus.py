@@ -16,10 +16,11 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
-from nova_vhpc.agent import errors, periodic
+from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import messages, protocol
 from nova_vhpc.agent.rpc import server
 from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import broker_error
 from nova_vhpc.control.slots.messages import Message as SlotMessage
 
 LOG = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class PeerBus:
             ).cast({}, method, **fields)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
-            raise BusError(errors.one_line(error)) from error
+            raise BusError(broker_error(self._transport, error)) from error
 
     def _update_subscriptions(self) -> None:
         """Listen to the wanted clusters, and to no others.
@@ -200,7 +201,7 @@ class PeerBus:
             new_server = self._listen(wanted)
         except Exception as error:
             is_new = not self.detail
-            reason = errors.one_line(error)
+            reason = broker_error(self._transport, error)
             self.detail = (
                 f'cannot listen to virtual clusters of other hosts: {reason}'
             )
@@ -228,5 +229,7 @@ class PeerBus:
             sorted(map(topic, clusters)),
             self._endpoint,
         )
-        new_server.start(server.THREADS)
+        # By default each server grows to 64 threads, and each is new with each
+        # renamed cluster. What it hears only changes memory.
+        new_server.start(override_pool_size=1)
         return new_server

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nova_vhpc.agent import errors
 from nova_vhpc.agent.clusters.bus import BusError
 from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import broker_error
 
 LOG = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class EchoSender:
     def __init__(
         self, transport: Any, topic: str, host: str, boot: int
     ) -> None:
+        self._transport = transport
         self._boot = boot
         self._client = messaging.get_rpc_client(
             transport,
@@ -87,7 +88,7 @@ class EchoSender:
             self._client.cast({}, 'echo', boot=self._boot, asked_us=now_us)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
-            raise BusError(errors.one_line(error)) from error
+            raise BusError(broker_error(self._transport, error)) from error
 
 
 class BusHealth:

@@ -8,10 +8,11 @@ Nova's API is the source; a groups file takes precedence over it. While Nova is
 away, its last answer stays in force, and its age is shown.
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import yaml
 from oslo_config import cfg
 
 from nova_vhpc.agent import errors, periodic
-from nova_vhpc.agent.clusters import nova, protocol
+from nova_vhpc.agent.clusters import names, nova
 from nova_vhpc.clients import credentials
 
 LOG = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class Groups:
         self._missing: frozenset[str] = frozenset()
         self._unlisted: frozenset[str] = frozenset()
         self._queries: dict[str, int] = {}
+        self._hosts: Mapping[str, frozenset[str]] = {}
+        self._hosts_wanted: set[str] = set()
         self._looked_up_s: dict[str, float] = {}
         self._file_clusters: Mapping[str, str] = {}
         self._file_stamp: tuple[float, int] | None = None
@@ -132,6 +135,22 @@ class Groups:
             if flavor_cluster is not None:
                 return nova.scoped(flavor_cluster, project)
         return answer.clusters.get(server_uuid)
+
+    def project_of(self, cluster: str) -> str | None:
+        """Return the project of a server group; None for another cluster."""
+        return self._answer.projects.get(cluster)
+
+    def hosts_of(self, cluster: str) -> Collection[str]:
+        """Return the hosts that have members of a cluster, by Nova.
+
+        Never blocks: none are known until Nova has answered, which is asked
+        soon.
+        """
+        self._hosts_wanted.add(cluster)
+        hosts = self._hosts.get(cluster)
+        if hosts is None and self.uses_nova:
+            self._nova_thread.wake()
+        return hosts or ()
 
     @property
     def migrating(self) -> frozenset[str]:
@@ -195,6 +214,17 @@ class Groups:
                 self._queries.pop(server, None)
             else:
                 self._queries[server] += 1
+        self._read_hosts()
+
+    def _read_hosts(self) -> None:
+        """Read the hosts of the clusters for which they are wanted."""
+        wanted, self._hosts_wanted = self._hosts_wanted, set()
+        hosts: dict[str, frozenset[str]] = {}
+        for cluster in wanted.intersection(self._answer.clusters.values()):
+            with contextlib.suppress(nova.NovaError):
+                members = self._nova.members_of(cluster)
+                hosts[cluster] = frozenset(filter(None, members.values()))
+        self._hosts = hosts
 
     def _running_here(self) -> frozenset[str]:
         """Return the servers that the last tick has looked up."""
@@ -305,11 +335,8 @@ def read_file(content: Any) -> dict[str, str]:
         raise ValueError('it must map cluster names to lists of servers')
     cluster_by_server: dict[str, str] = {}
     for cluster, servers in content.items():
-        if len(str(cluster)) > protocol.MAX_NAME:
-            raise ValueError(
-                f"'{str(cluster)[:32]}...' is no name of a cluster: it has "
-                f'more than {protocol.MAX_NAME} characters'
-            )
+        if not names.is_name(str(cluster)):
+            raise ValueError(f'{str(cluster)[:32]!r} is not {names.RULE}')
         if not isinstance(servers, list):
             raise ValueError(f"'{cluster}' must be a list of server uuids")
         for server in servers:
@@ -319,6 +346,6 @@ def read_file(content: Any) -> dict[str, str]:
             first_cluster = cluster_by_server.setdefault(server, str(cluster))
             if first_cluster != str(cluster):
                 raise ValueError(
-                    f'server {server} is in {first_cluster} and in {cluster}'
+                    f'server {server!r} is in {first_cluster} and in {cluster}'
                 )
     return cluster_by_server

@@ -9,7 +9,8 @@ fields are ignored: they belong to newer versions.
 
 from typing import Any
 
-from nova_vhpc.agent.clusters import protocol
+from nova_vhpc.agent.clusters import names, protocol
+from nova_vhpc.control import leases
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots import messages as slots
@@ -30,37 +31,32 @@ def decode_phase(fields: dict[str, Any]) -> protocol.Message:
 
     :raises KeyError, TypeError, ValueError: the fields are invalid.
     """
-    cluster, host, boot, seq, lease_us = _read_envelope(fields)
     slice_us = fields.get('min_slice_us')
     if slice_us is not None:
         slice_us = _number(slice_us, 0, _MOST)
-    statement = ClusterPlan(Phase(fields['phase']), slice_us)
-    return protocol.Message(cluster, host, boot, seq, statement, lease_us)
+    return protocol.Message(
+        *_read_envelope(fields), ClusterPlan(Phase(fields['phase']), slice_us)
+    )
 
 
 def encode_slots(message: slots.Message) -> dict[str, Any]:
     """Return the fields of a message about slots as they are sent."""
-    report = message.report
-    fields = _envelope(message) | {
-        'wanted': report.wanted,
-        'blocked': report.blocked,
-        'avoided': report.avoided,
-        'plays': report.plays,
-        'ready': report.ready,
+    report = message.statement
+    decision = report.decision
+    fields = _envelope(message) | report._asdict()
+    del fields['decision']
+    if decision is not None:
+        first, every = decision.place or (None, None)
+        fields['decision'] = decision._asdict() | {
+            'first': first,
+            'every': every,
+        }
+        del fields['decision']['place']
+    return fields | {
         'wall_us': message.wall_us,
         'lags': dict(message.lags),
         'slot_us': message.slot_us,
     }
-    decision = report.decision
-    if decision is not None:
-        fields['decision'] = {
-            'first': None if decision.place is None else decision.place.first,
-            'every': None if decision.place is None else decision.place.every,
-            'wanted': decision.wanted,
-            'span': decision.span,
-            'epoch': decision.epoch,
-        }
-    return fields
 
 
 def decode_slots(fields: dict[str, Any]) -> slots.Message:
@@ -84,7 +80,7 @@ def decode_slots(fields: dict[str, Any]) -> slots.Message:
     )
 
 
-def _envelope(message: protocol.Message | slots.Message) -> dict[str, Any]:
+def _envelope(message: leases.Message[Any]) -> dict[str, Any]:
     return {
         'cluster': message.cluster,
         'host': message.host,
@@ -130,11 +126,8 @@ def _lags(fields: Any) -> dict[str, int]:
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > protocol.MAX_NAME:
-        raise TypeError(
-            f'{str(value)[: protocol.MAX_NAME]!r} is not a string of at most '
-            f'{protocol.MAX_NAME} characters'
-        )
+    if not isinstance(value, str) or not names.is_name(value):
+        raise TypeError(f'{str(value)[:40]!r} is not {names.RULE}')
     return value
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from keystoneauth1 import exceptions as ksa_exceptions
 from oslo_config import cfg
 
+from nova_vhpc.agent.clusters import names
 from nova_vhpc.clients import credentials, failures
 from nova_vhpc.conf import nova_api
 from nova_vhpc.flavor import extra_specs
@@ -39,12 +40,14 @@ class Membership:
         None without one.
     :ivar migrating: whether Nova is migrating the server to another host, or
         is about to.
+    :ivar project: the server's project; None if unknown.
     """
 
     server: str
     group: str | None = None
     named: str | None = None
     migrating: bool = False
+    project: str | None = None
 
 
 def scoped(name: str, project: str | None) -> str:
@@ -82,12 +85,19 @@ def read_server(server: Mapping[str, Any]) -> Membership | None:
         if METADATA_KEY in specs
         else {}
     ).cluster
+    project = server.get('tenant_id')
     return Membership(
         server=server['id'],
-        group=hint,
-        named=None if name is None else scoped(name, server.get('tenant_id')),
+        group=_name_or_none(hint),
+        named=_name_or_none(name and scoped(name, project)),
         migrating=server.get('OS-EXT-STS:task_state') == 'migrating',
+        project=project,
     )
+
+
+def _name_or_none(text: Any) -> str | None:
+    is_name = isinstance(text, str) and names.is_name(text)
+    return text if is_name else None
 
 
 def clusters(
@@ -169,12 +179,14 @@ class Answer:
     :ivar clusters: virtual cluster by server; a server may have none.
     :ivar migrating: servers that Nova is about to migrate away.
     :ivar listed: UUIDs of all servers of this host in the answer.
+    :ivar projects: project by server group.
     """
 
     servers: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     migrating: frozenset[str] = frozenset()
     listed: frozenset[str] = frozenset()
+    projects: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def keep_missing(
         self, previous: 'Answer', running: Collection[str]
@@ -188,19 +200,23 @@ class Answer:
         :returns: the completed answer, and the servers that were added.
         """
         missing = (previous.servers - self.listed).intersection(running)
+        kept = {
+            server: cluster
+            for server, cluster in previous.clusters.items()
+            if server in missing
+        }
+        projects = {
+            cluster: project
+            for cluster, project in previous.projects.items()
+            if cluster in kept.values()
+        }
         return (
             dataclasses.replace(
                 self,
                 servers=self.servers | missing,
-                clusters={
-                    **self.clusters,
-                    **{
-                        server: cluster
-                        for server, cluster in previous.clusters.items()
-                        if server in missing
-                    },
-                },
+                clusters={**self.clusters, **kept},
                 migrating=self.migrating | (previous.migrating & missing),
+                projects=projects | self.projects,
             ),
             missing,
         )
@@ -237,6 +253,11 @@ class NovaServers:
             clusters(members, deleted_groups),
             frozenset(member.server for member in members if member.migrating),
             frozenset(servers),
+            {
+                member.group: member.project
+                for member in members
+                if member.group is not None and member.project is not None
+            },
         )
 
     def host_of(self, server: str) -> str | None:

@@ -13,7 +13,7 @@ decides by itself; the protocol recovers when the broker is back.
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -22,13 +22,15 @@ from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import (
     bus,
     bus_health,
-    cluster_limit,
+    names,
     protocol,
     slot_exchange,
 )
+from nova_vhpc.agent.clusters.groups import Groups
 from nova_vhpc.agent.rpc import control as control_rpc
 from nova_vhpc.agent.rpc.transport import NO_URL, get_transport, hush
 from nova_vhpc.control.model import ClusterPlan, PeerView
+from nova_vhpc.control.slots import protocol as slots
 
 LOG = logging.getLogger(__name__)
 
@@ -39,12 +41,18 @@ def _now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+def _no_hosts(cluster: str) -> Collection[str]:
+    return ()
+
+
 class PhaseExchange:
     """This host's part in the exchange, for all of its virtual clusters.
 
     :param conf: with the group ``vhpc_peers`` and oslo.messaging's own.
     :param host: name of the agent's host, unique on the bus.
     :param control: handler of control calls.
+    :param groups: knows the clusters' projects and hosts by Nova; None if
+        nobody does.
     :param silent: receive only, as in a dry run, because statements move
         servers on other hosts.
     :ivar slots: the agreement on slots, over the same bus.
@@ -55,6 +63,7 @@ class PhaseExchange:
         conf: cfg.ConfigOpts,
         host: str,
         control: control_rpc.Control,
+        groups: Groups | None = None,
         *,
         silent: bool = False,
     ) -> None:
@@ -67,10 +76,19 @@ class PhaseExchange:
             int(self._options.lease * 1_000_000)
         )
         self._boot = time.time_ns() // 1000
-        self._protocol = protocol.Protocol(host, self._boot, self._timers)
+        if groups is None:
+            self._limit = names.ClusterLimit()
+            hosts_of: Callable[[str], Collection[str]] = _no_hosts
+        else:
+            self._limit = names.ClusterLimit(groups.project_of)
+            hosts_of = groups.hosts_of
+        self._protocol = protocol.Protocol(
+            host, self._boot, self._timers, hosts_of
+        )
         self.slots = slot_exchange.SlotExchange(
-            host,
-            self._boot,
+            slots.SlotProtocol(
+                host, self._boot, self._timers.lease_us, hosts_of
+            ),
             conf.vhpc_control.gang_window_us,
             silent=silent,
         )
@@ -100,7 +118,6 @@ class PhaseExchange:
         self._sent = 0
         self._received = 0
         self._other_agent_us: int | None = None
-        self._limit = cluster_limit.ClusterLimit()
 
     def start(self) -> None:
         """Start, unless the option is off or there is no ``transport_url``."""
@@ -218,12 +235,12 @@ class PhaseExchange:
             'own': state.own.statement.phase.value if state.own else None,
             'hosts': {
                 host: {
-                    'phase': received.statement.phase.value,
-                    'min_slice_us': received.statement.min_slice_us,
-                    'lease_s': round((received.until_us - now_us) / 1e6, 1),
+                    'phase': lease.statement.phase.value,
+                    'min_slice_us': lease.statement.min_slice_us,
+                    'lease_s': round((lease.until_us - now_us) / 1e6, 1),
                 }
-                for host, received in sorted(state.received.items())
-                if received.until_us > now_us
+                for host, lease in sorted(state.received.items())
+                if now_us < lease.until_us
             },
         }
 

@@ -1,13 +1,11 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
-
-
 """Rules by which the hosts of a virtual cluster agree on its phase.
 
-The protocol is specified in ``doc/source/contributor/peers.rst``. The code is
-pure (no clock, lock or transport): every method takes a state and the time,
-and returns the next state and the message to send. Times are microseconds of
-the caller's own monotonic clock; no host compares its clock with another's.
+Specified in ``doc/source/contributor/peers.rst``. Nothing here has a clock, a
+lock or a transport: every method takes a state and the time, and returns the
+next state and the message to send. Times are microseconds of the caller's own
+monotonic clock; no host compares its clock with another's.
 
 Each host states what its own members do, because the VMs of one virtual
 cluster change pools together (io-perception paper, section III.C). A cluster
@@ -16,26 +14,18 @@ is renewed unless it is "computing", the default.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
 
+from nova_vhpc.control import leases
 from nova_vhpc.control.model import ClusterPlan, PeerView, Phase
 
 QUIET = ClusterPlan(Phase.COMPUTING)
 """The statement assumed of a host from which no valid one was received."""
 
-MAX_LEASES = 4
-"""Longest lease that is accepted, in leases of this host. A message with a
-huge lease must hold no cluster in a phase, and mute no host whose name it
-uses; but leases may differ while the option is changed host by host."""
 
-MAX_NAME = 512
-"""Longest accepted name of a cluster or host, in characters. Names are kept
-as long as the statement holds, so they must not fill the memory."""
-
-MAX_HOSTS = 4096
-"""Most hosts whose statements are kept per cluster, far more than any cluster
-has: a flood of invented host names must not fill the memory. Hosts that are
-computing give their place to those in the I/O phase."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message(leases.Message[ClusterPlan]):
+    """One host's statement about one cluster, as it is sent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,26 +47,6 @@ class Timers:
     def for_lease(cls, lease_us: int) -> 'Timers':
         """Return the timers for a lease of ``lease_us`` microseconds."""
         return cls(lease_us, lease_us // 3, min(500_000, lease_us // 6))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Message:
-    """One host's statement about one cluster, as it is sent.
-
-    :ivar boot: number of the sender's start (its wall clock then), greater
-        for each start; compared only with messages of the same host.
-    :ivar seq: number of the message, greater for each message of one boot.
-    :ivar lease_us: time for which the statement holds after its arrival, in
-        microseconds; 0 withdraws the host's statement, because it has no
-        members any more.
-    """
-
-    cluster: str
-    host: str
-    boot: int
-    seq: int
-    statement: ClusterPlan
-    lease_us: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,31 +72,15 @@ class OwnStatement:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReceivedStatement:
-    """The last statement of another host about one cluster.
-
-    :ivar until_us: end of the statement's lease.
-    :ivar forget_us: until when ``boot`` and ``seq`` are remembered, so that
-        an older message that arrives late is recognised.
-    """
-
-    boot: int
-    seq: int
-    statement: ClusterPlan
-    until_us: int
-    forget_us: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class State:
     """All that this host knows about one cluster.
 
     :ivar own: this host's statement; None without members here.
-    :ivar received: last statement of each other host, by host name.
+    :ivar received: last statement of each other host.
     """
 
     own: OwnStatement | None = None
-    received: Mapping[str, ReceivedStatement] = dataclasses.field(
+    received: leases.Leases[ClusterPlan] = dataclasses.field(
         default_factory=dict
     )
 
@@ -136,12 +90,24 @@ class Protocol:
 
     :param host: this host's name, unique among the cluster's hosts.
     :param boot: number of this start, greater than at earlier starts.
+    :param hosts_of: see :class:`~nova_vhpc.control.leases.LeaseTable`.
     """
 
-    def __init__(self, host: str, boot: int, timers: Timers) -> None:
+    def __init__(
+        self,
+        host: str,
+        boot: int,
+        timers: Timers,
+        hosts_of: Callable[[str], Collection[str]] = lambda cluster: (),
+    ) -> None:
         self.host = host
         self.boot = boot
         self.timers = timers
+        self._table = leases.LeaseTable[ClusterPlan](
+            timers.lease_us,
+            lambda statement: statement.phase is Phase.IO,
+            hosts_of,
+        )
 
     def decide(
         self, state: State, cluster: str, statement: ClusterPlan, now_us: int
@@ -160,12 +126,8 @@ class Protocol:
         self, state: State, cluster: str, now_us: int
     ) -> tuple[State, Message | None]:
         """Forget old statements of others, and renew this host's own."""
-        received = {
-            host: one
-            for host, one in state.received.items()
-            if now_us < one.forget_us
-        }
-        if len(received) != len(state.received):
+        received = self._table.forget(state.received, now_us)
+        if received is not state.received:
             state = dataclasses.replace(state, received=received)
         own = state.own
         if own is None or now_us - own.decided_us > self.timers.lease_us:
@@ -206,42 +168,15 @@ class Protocol:
         if state.own is None:
             return state, None
         seq = max(state.own.seq + 1, now_us)
-        message = Message(cluster, self.host, self.boot, seq, QUIET, 0)
+        message = Message(cluster, self.host, self.boot, seq, 0, QUIET)
         return dataclasses.replace(state, own=None), message
 
     def receive(self, state: State, message: Message, now_us: int) -> State:
         """Store a message that arrived, unless a newer one is known."""
         if message.host == self.host:
             return state
-        last = state.received.get(message.host)
-        if last is not None and (message.boot, message.seq) <= (
-            last.boot,
-            last.seq,
-        ):
-            return state
-        others = dict(state.received)
-        if last is None and len(others) >= MAX_HOSTS:
-            quiet = (
-                host
-                for host, received in others.items()
-                if received.statement.phase is not Phase.IO
-            )
-            dropped = next(quiet, None)
-            if dropped is None or message.statement.phase is not Phase.IO:
-                return state
-            del others[dropped]
-        lease_us = min(
-            max(message.lease_us, 0), MAX_LEASES * self.timers.lease_us
-        )
-        until_us = now_us + lease_us
-        others[message.host] = ReceivedStatement(
-            message.boot,
-            message.seq,
-            message.statement,
-            until_us,
-            until_us + self.timers.lease_us,
-        )
-        return dataclasses.replace(state, received=others)
+        received = self._table.receive(state.received, message, now_us)
+        return dataclasses.replace(state, received=received)
 
     def view(self, state: State, now_us: int) -> PeerView:
         """Return the other hosts' statements in force, combined.
@@ -250,9 +185,7 @@ class Protocol:
         their time slices counts.
         """
         statements = [
-            received.statement
-            for received in state.received.values()
-            if now_us < received.until_us
+            statement for _, statement in leases.live(state.received, now_us)
         ]
         slices = [
             statement.min_slice_us
@@ -283,8 +216,8 @@ class Protocol:
             self.host,
             self.boot,
             seq,
-            own.statement,
             self.timers.lease_us,
+            own.statement,
         )
 
 

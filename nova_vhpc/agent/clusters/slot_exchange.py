@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import bus
-from nova_vhpc.control import model
+from nova_vhpc.control import leases, model
 from nova_vhpc.control.slots import clock_offset, messages, protocol
-from nova_vhpc.control.slots.protocol import MAX_LEASE_US
 
 LOG = logging.getLogger(__name__)
 
@@ -50,21 +49,24 @@ def _wall_us() -> int:
 class SlotExchange:
     """This host's part in the agreement on slots.
 
-    :param host: name of the agent's host, unique on the bus.
-    :param boot: number of the agent's start, greater than at earlier starts.
+    :param rules: the protocol of this host.
     :param slot_us: length of this host's slots, in microseconds. Hosts with
         another length do not agree with it.
     :param silent: receive only, as in a dry run. No slots are agreed on then.
     """
 
     def __init__(
-        self, host: str, boot: int, slot_us: int, *, silent: bool = False
+        self,
+        rules: protocol.SlotProtocol,
+        slot_us: int,
+        *,
+        silent: bool = False,
     ) -> None:
         self._silent = silent
         self._slot_us = slot_us
         self._other_lengths: dict[str, _OtherLength] = {}
-        self._protocol = protocol.SlotProtocol(host, boot)
-        self._clock = clock_offset.ClockOffset(host)
+        self._protocol = rules
+        self._clock = clock_offset.ClockOffset(rules.host)
         self._lock = threading.Lock()
         self._bus: bus.PeerBus | None = None
         self._table: Mapping[str, model.ClusterSlot] = {}
@@ -161,7 +163,11 @@ class SlotExchange:
                 self._slot_us,
             )
         self._other_lengths[message.host] = _OtherLength(
-            message.slot_us, now_us + min(message.lease_us, MAX_LEASE_US)
+            message.slot_us,
+            now_us
+            + min(
+                message.lease_us, leases.MAX_LEASES * self._protocol.lease_us
+            ),
         )
         return _as_local(message)
 
@@ -176,9 +182,10 @@ class SlotExchange:
                     else self._table[key]._asdict(),
                     'leads': one.leads,
                     'hosts': {
-                        host: 'slots' if last.report.plays else 'local'
-                        for host, last in sorted(one.received.items())
-                        if now_us < last.until_us
+                        host: 'slots' if report.plays else 'local'
+                        for host, report in sorted(
+                            leases.live(one.received, now_us)
+                        )
                     },
                 }
                 for key, one in sorted(self._protocol.clusters.items())
@@ -280,5 +287,7 @@ class SlotExchange:
 
 def _as_local(message: messages.Message) -> messages.Message:
     """Return a message as of a host that plays a local rotation."""
-    report = message.report._replace(plays=False, ready=False, decision=None)
-    return dataclasses.replace(message, report=report)
+    report = message.statement._replace(
+        plays=False, ready=False, decision=None
+    )
+    return dataclasses.replace(message, statement=report)

@@ -115,7 +115,7 @@ class Service:
             conf, self.host_name, self.ovsdb
         )
         self.phase_exchange = phase_exchange.PhaseExchange(
-            conf, self.host_name, self, silent=options.dry_run
+            conf, self.host_name, self, self.groups, silent=options.dry_run
         )
         if not options.dry_run:
             # The lock needs the directory, which the first start creates.

@@ -143,7 +143,7 @@ class Metrics:
         with self._lock:
             text = self._vm_text()
             return prometheus_client.generate_latest(self.registry) + (
-                text.encode()
+                text.encode(errors='replace')
             )
 
     def start(
@@ -231,6 +231,7 @@ class Metrics:
         self._server.service_actions = self._maintain
         self._server.set_app(self.answer)
         self._server.RequestHandlerClass = Handler
+        Handler.clients.guard(self._server)
         if self._state == 'down':
             LOG.info('Metrics are served')
         self._state, self._detail = 'up', ''

@@ -96,6 +96,16 @@ class HostCollector(registry.Collector):
         """
         for metric in self._metrics():
             self._pause()
+            # One name that UTF-8 cannot encode would cost the whole page.
+            metric.samples = [
+                sample._replace(
+                    labels={
+                        label: value.encode(errors='replace').decode()
+                        for label, value in sample.labels.items()
+                    }
+                )
+                for sample in metric.samples
+            ]
             yield metric
 
     def _metrics(self) -> Iterator[core.Metric]:

@@ -11,16 +11,22 @@ calls.
 import contextlib
 import logging
 import queue
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from oslo_config import cfg
 
-from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import server
 from nova_vhpc.agent.rpc.native_threads import messaging
-from nova_vhpc.agent.rpc.transport import get_transport, hush
+from nova_vhpc.agent.rpc.transport import (
+    broker_error,
+    brokers,
+    format_address,
+    get_transport,
+    hush,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +47,7 @@ _MAX_CALLS = 32
 """Agents that :func:`call_all` calls at a time."""
 
 _GRACE_S = 2.0
+_CONNECT_S = 3.0
 _WAIT_FRACTION = 0.8
 """Part of the call's timeout that the agent may wait; the rest is for the
 messages."""
@@ -132,6 +139,7 @@ class ControlServer:
     ) -> None:
         self._server = server.BackgroundServer(
             'vhpc-control',
+            transport,
             lambda: messaging.get_rpc_server(
                 transport,
                 messaging.Target(topic=TOPIC, server=host),
@@ -166,6 +174,7 @@ class ControlClient:
         self._timeout_s = conf.vhpc_peers.call_timeout
         self._lock = threading.Lock()
         self._calls_under_way = 0
+        self._is_reached = False
         self._transport = get_transport(conf)
         self._client = messaging.get_rpc_client(
             self._transport,
@@ -210,7 +219,7 @@ class ControlClient:
         except messaging.MessageDeliveryFailure as error:
             raise ControlError(
                 f'the message bus cannot be reached: '
-                f'{errors.one_line(error)}; check transport_url'
+                f'{broker_error(self._transport, error)}; is the broker up?'
             ) from None
         except messaging.UnsupportedVersion:
             raise unknown_version from None
@@ -231,6 +240,7 @@ class ControlClient:
 
         :raises Exception: what the call raised.
         """
+        self._check_broker()
         client = self._client.prepare(server=host, timeout=self._timeout_s)
         done: queue.SimpleQueue[tuple[Any, Exception | None]] = (
             queue.SimpleQueue()
@@ -253,12 +263,37 @@ class ControlClient:
         except queue.Empty:
             raise ControlError(
                 f'host {host}: the message bus did not answer within '
-                f'{self._timeout_s + _GRACE_S:g} s; check transport_url and '
-                f'the broker'
+                f'{self._timeout_s + _GRACE_S:g} s; check '
+                f'{", ".join(map(format_address, brokers(self._transport)))}, '
+                'the broker by transport_url'
             ) from None
         if error is not None:
             raise error
         return dict(answer)
+
+    def _check_broker(self) -> None:
+        """Try to connect, because the driver would wait for its broker.
+
+        :raises ControlError: no broker accepts a connection.
+        """
+        if self._is_reached:
+            return
+        failures = []
+        for host, port in brokers(self._transport):
+            try:
+                socket.create_connection((host, port), _CONNECT_S).close()
+            except OSError as error:
+                failures.append(f'{format_address((host, port))}: {error}')
+            else:
+                break
+        else:
+            if failures:
+                raise ControlError(
+                    'the message bus cannot be reached: '
+                    f'{"; ".join(failures)}; is the broker up, and '
+                    'transport_url right?'
+                )
+        self._is_reached = True
 
     def close(self) -> None:
         """Disconnect from the bus, unless a call is under way."""

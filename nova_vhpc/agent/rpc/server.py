@@ -16,20 +16,20 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nova_vhpc.agent import errors, periodic
+from nova_vhpc.agent import periodic
 from nova_vhpc.agent.rpc import exclusive_queue
 from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.agent.rpc.transport import broker_error
 
 _rpc_server: Any = importlib.import_module('oslo_messaging.rpc.server')
 
 LOG = logging.getLogger(__name__)
 
+THREADS = 16
+"""Most calls that are answered at a time; some wait for minutes."""
+
 MAX_BACKOFF_S = 5.0
 """Longest time between two attempts to start the server, in seconds."""
-
-THREADS = 8
-"""Most threads in which one server handles messages. oslo.messaging would add
-one with nearly each message, up to 64, which all stay."""
 
 
 class _FanoutServer(_rpc_server.RPCServer):
@@ -76,6 +76,7 @@ class BackgroundServer:
     It is started again until that succeeds.
 
     :param name: name of the thread that waits for the broker.
+    :param transport: of oslo.messaging; names the broker in errors.
     :param make: returns a server of oslo.messaging that is not started yet;
         a server that failed to start is not used again.
     :param problem: what does not work until the server listens, for the log.
@@ -84,10 +85,15 @@ class BackgroundServer:
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Any], problem: str
+        self,
+        name: str,
+        transport: Any,
+        make: Callable[[], Any],
+        problem: str,
     ) -> None:
         self.listening = threading.Event()
         self.detail = ''
+        self._transport = transport
         self._make = make
         self._problem = problem
         self._problem_logged = False
@@ -116,10 +122,10 @@ class BackgroundServer:
         """
         try:
             server = self._make()
-            server.start(THREADS)
+            server.start(override_pool_size=THREADS)
         except Exception as error:
             # Drivers raise more than oslo.messaging's own exceptions.
-            reason = errors.one_line(error)
+            reason = broker_error(self._transport, error)
             self.detail = f'{self._problem}: {reason}'
             if not self._problem_logged:
                 self._problem_logged = True

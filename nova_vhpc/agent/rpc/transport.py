@@ -6,6 +6,7 @@
 
 import importlib
 import logging
+from typing import Any
 
 from oslo_config import cfg
 
@@ -17,7 +18,10 @@ from nova_vhpc.agent.rpc.native_threads import messaging
 __all__ = [
     'EXCHANGE',
     'NO_URL',
+    'broker_error',
+    'brokers',
     'check',
+    'format_address',
     'get_transport',
     'hush',
     'register_unregistered_opts',
@@ -43,6 +47,9 @@ _CHATTY = (
 
 
 _PREFETCH = '64'
+
+_PORT = 5672
+"""Port of a broker if the URL has none."""
 
 _OPTION = '[DEFAULT]transport_url'
 
@@ -160,6 +167,32 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.Transport:
     transport = messaging.get_rpc_transport(conf, url=url)
     exclusive_queue.use(transport)
     return transport
+
+
+def brokers(transport: Any) -> list[tuple[str, int]]:
+    """Return host and port of each broker of a transport's URL."""
+    url = messaging.TransportURL.parse(transport.conf)
+    return [
+        (host.hostname, host.port or _PORT)
+        for host in url.hosts
+        if host.hostname
+    ]
+
+
+def format_address(address: tuple[str, int]) -> str:
+    """Return an address as HOST:PORT."""
+    host, port = address
+    return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+
+
+def broker_error(transport: Any, error: Exception) -> str:
+    """Return in one line why a broker cannot be used, and which it is.
+
+    Errors of the system, of amqp and of kombu seldom have the address.
+    """
+    text = errors.one_line(error)
+    addresses = ', '.join(map(format_address, brokers(transport)))
+    return f'{text} (transport_url: {addresses})' if addresses else text
 
 
 def check(conf: cfg.ConfigOpts) -> None:

@@ -28,7 +28,8 @@ ENOUGH = 5
 waited anywhere."""
 
 MAX_HOSTS = 4096
-"""Most hosts whose clocks are compared."""
+"""Most hosts whose clocks are compared; one more takes the place of the host
+that was heard least lately."""
 
 
 class _Lag(NamedTuple):
@@ -78,13 +79,16 @@ class ClockOffset:
         :param arrived_us: this host's wall clock when it arrived.
         :param lags: lags of other hosts' messages that it states.
         """
-        if not sent_us or (
-            host not in self._lags and len(self._lags) >= MAX_HOSTS
-        ):
+        if not sent_us:
             return
         lag_us = arrived_us - sent_us
         window = now_us // WINDOW_US
-        last = self._lags.get(host)
+        # The host that was heard least lately comes first.
+        last = self._lags.pop(host, None)
+        if last is None and len(self._lags) >= MAX_HOSTS:
+            silent = next(iter(self._lags))
+            del self._lags[silent]
+            self._stated.pop(silent, None)
         if last is None or window - last.window > 1:
             last = _Lag(0, window, lag_us, lag_us)
         elif window != last.window:

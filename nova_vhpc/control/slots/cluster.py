@@ -5,28 +5,9 @@
 import dataclasses
 from collections.abc import Iterator
 
+from nova_vhpc.control import leases
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots.messages import MAX_EPOCH, Decision, Report
-
-MAX_HOSTS = 4096
-"""Most hosts of a cluster that are kept: a flood of invented host names must
-not fill the memory."""
-
-
-@dataclasses.dataclass(slots=True)
-class Received:
-    """The last report of another host.
-
-    :ivar until_us: end of its lease.
-    :ivar forget_us: until when its number is remembered, so that an older
-        message that arrives late is recognised.
-    """
-
-    boot: int
-    seq: int
-    report: Report
-    until_us: int
-    forget_us: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,7 +22,7 @@ class Cluster:
     :ivar is_shared: whether other hosts may have members.
     :ivar has_others: whether another host that plays slots is heard.
     :ivar asked_us: when the gang policy last asked for slots.
-    :ivar received: last report of each other host, by name.
+    :ivar received: last report of each other host.
     :ivar is_ready: whether this host has listened for long enough to lead.
     :ivar leads: whether this host decides.
     :ivar decision: the decision that this host follows.
@@ -64,7 +45,7 @@ class Cluster:
     wanted: int
     is_shared: bool
     asked_us: int
-    received: dict[str, Received] = dataclasses.field(default_factory=dict)
+    received: leases.Leases[Report] = dataclasses.field(default_factory=dict)
     has_others: bool = False
     is_ready: bool = False
     leads: bool = False
@@ -82,9 +63,9 @@ class Cluster:
     def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
         """Return name and report of each other host that plays slots."""
         return (
-            (host, one.report)
-            for host, one in self.received.items()
-            if now_us < one.until_us and one.report.plays
+            (host, report)
+            for host, report in leases.live(self.received, now_us)
+            if report.plays
         )
 
     def update_leader(

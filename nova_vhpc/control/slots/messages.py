@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from nova_vhpc.control import leases
 from nova_vhpc.control.slots import frame
 
 MAX_EPOCH = 2**31 - 1
@@ -54,26 +55,15 @@ class Report(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Message:
+class Message(leases.Message[Report]):
     """One host's report about one cluster, as it is sent.
 
-    :ivar boot: number of the sender's start, greater for each start; compared
-        only with messages of the same host.
-    :ivar seq: number of the message, greater for each message of one boot.
-    :ivar lease_us: time for which the report holds after its arrival; 0 if
-        the host has no members any more.
     :ivar wall_us: the sender's wall clock when it was sent; 0 if unknown.
     :ivar lags: by host, the least time that its messages took to the sender,
         by the difference of their wall clocks.
     :ivar slot_us: length of the sender's slots; 0 if unknown.
     """
 
-    cluster: str
-    host: str
-    boot: int
-    seq: int
-    lease_us: int
-    report: Report
     wall_us: int = 0
     lags: Mapping[str, int] = dataclasses.field(default_factory=dict)
     slot_us: int = 0

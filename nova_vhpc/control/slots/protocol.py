@@ -13,10 +13,11 @@ gets depends on those of higher rank only, and the hosts settle from the
 highest rank down.
 """
 
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from nova_vhpc.control import model
+from nova_vhpc.control import leases, model
 from nova_vhpc.control.slots import cluster as cluster_of
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots.messages import Message, Report
@@ -30,17 +31,12 @@ REPEAT_US = 500_000
 JOIN_US = 1_000_000
 """For so long a host listens before it may lead."""
 
-RENEW_US = 2_000_000
-"""Time between two renewals of a cluster."""
+LEASE_US = 6_000_000
+"""Time for which a report holds without renewal."""
 
-SPACING_US = 1_250_000
-"""Least mean time between two renewals of a host, whatever its clusters."""
-
-LEASES = 3
-"""A report holds for so many times the interval of its renewal."""
-
-MAX_LEASE_US = 180_000_000
-"""Longest lease that is accepted."""
+RENEWALS = 3
+"""Renewals per lease, of each cluster. The lease must not grow with their
+number: a host that died blocks the slots of all its clusters meanwhile."""
 
 
 class Gang(NamedTuple):
@@ -63,15 +59,27 @@ class SlotProtocol:
 
     :param host: name of this host, unique among the clusters' hosts.
     :param boot: number of this start, greater than at earlier starts.
+    :param hosts_of: see :class:`~nova_vhpc.control.leases.LeaseTable`.
+    :ivar lease_us: for how long this host's reports hold.
     :ivar plays: whether this host plays slots. If not, it says so, listens,
         and has an empty table.
     :ivar table: slots of each cluster, by key; clusters without slots are
         missing. No two of them need more CPUs than there are in any slot.
     """
 
-    def __init__(self, host: str, boot: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        boot: int,
+        lease_us: int = LEASE_US,
+        hosts_of: Callable[[str], Collection[str]] = lambda cluster: (),
+    ) -> None:
         self.host = host
         self.boot = boot
+        self.lease_us = lease_us
+        self._leases = leases.LeaseTable[Report](
+            lease_us, lambda report: report.decision is not None, hosts_of
+        )
         self.plays = True
         self.table: dict[str, model.ClusterSlot] = {}
         self._clusters: dict[str, cluster_of.Cluster] = {}
@@ -105,12 +113,7 @@ class SlotProtocol:
     @property
     def renew_us(self) -> int:
         """Time between two renewals of a cluster."""
-        return max(RENEW_US, SPACING_US * self._shared)
-
-    @property
-    def lease_us(self) -> int:
-        """For how long this host's reports hold."""
-        return min(MAX_LEASE_US, LEASES * self.renew_us)
+        return self.lease_us // RENEWALS
 
     def demand(
         self,
@@ -130,7 +133,7 @@ class SlotProtocol:
         """
         for key, known in self._clusters.items():
             if key not in present:
-                known.asked_us = now_us - MAX_LEASE_US
+                known.asked_us = now_us - self.lease_us
         if cpus != self._cpus:
             self._cpus, self._is_stale = cpus, True
         for gang in gangs:
@@ -159,33 +162,23 @@ class SlotProtocol:
         one = self._clusters.get(message.cluster)
         if one is None or not one.is_shared or message.host == self.host:
             return
-        last = one.received.get(message.host)
-        if last is None:
-            if len(one.received) >= cluster_of.MAX_HOSTS:
-                return
-        elif (message.boot, message.seq) <= (last.boot, last.seq):
+        before = one.received.get(message.host)
+        received = self._leases.receive(one.received, message, now_us)
+        if received is one.received:
             return
-        was_live = last is not None and now_us < last.until_us
-        lease_us = min(max(message.lease_us, 0), MAX_LEASE_US)
-        is_new = last is None or not was_live or last.boot != message.boot
-        if (
-            is_new
-            or not lease_us
-            or last is None
-            or last.report != message.report
-        ):
-            self._is_stale = True
-        if lease_us and is_new and one.must_hear(message.host, now_us):
-            one.owes_reply = True
-        until_us = now_us + lease_us
-        one.received[message.host] = cluster_of.Received(
-            message.boot,
-            message.seq,
-            message.report,
-            until_us,
-            until_us + self.lease_us,
+        one.received = received
+        after = received[message.host]
+        is_new = (
+            before is None
+            or now_us >= before.until_us
+            or before.boot != after.boot
         )
-        self._expire_us = min(self._expire_us, until_us)
+        is_live = now_us < after.until_us
+        if is_new or not is_live or before.statement != after.statement:
+            self._is_stale = True
+        if is_live and is_new and one.must_hear(message.host, now_us):
+            one.owes_reply = True
+        self._expire_us = min(self._expire_us, after.until_us)
 
     def step(self, now_us: int) -> list[Message]:
         """Decide what is to be decided.
@@ -205,8 +198,7 @@ class SlotProtocol:
             for one in self._clusters.values()
             if one.is_shared and self._must_send(one, now_us)
         )
-        renewed = self._renew(now_us)
-        return outbox if renewed is None else [*outbox, renewed]
+        return outbox + self._renew(now_us)
 
     def unsent(self, message: Message) -> None:
         """Take note that a message was not sent: it is made again."""
@@ -242,15 +234,12 @@ class SlotProtocol:
         self._is_stale = True
         ends_us = [now_us + self.lease_us]
         for one in self._clusters.values():
-            for host, last in list(one.received.items()):
-                if now_us >= last.forget_us:
-                    del one.received[host]
-                else:
-                    ends_us.append(
-                        last.until_us
-                        if now_us < last.until_us
-                        else last.forget_us
-                    )
+            one.received = self._leases.forget(one.received, now_us)
+            ends_us.extend(
+                lease.until_us
+                for lease in one.received.values()
+                if now_us < lease.until_us
+            )
         self._expire_us = min(ends_us)
         return outbox
 
@@ -259,9 +248,7 @@ class SlotProtocol:
         clusters = list(self._clusters.values())
         for one in clusters:
             one.has_others = any(True for _ in one.live(now_us))
-            one.update_leader(
-                self.plays, now_us, JOIN_US, LEASES * self.renew_us
-            )
+            one.update_leader(self.plays, now_us, JOIN_US, self.lease_us)
         if not self.plays:
             for one in clusters:
                 one.blocked = one.avoided = 0
@@ -321,19 +308,19 @@ class SlotProtocol:
         report = self._report(one)
         return report._replace(avoided=one.sent.avoided) != one.sent
 
-    def _renew(self, now_us: int) -> Message | None:
-        """Renew the oldest report, if it is time to renew one."""
-        due = [
-            one
-            for one in self._clusters.values()
-            if one.is_shared and now_us - one.sent_us >= self.renew_us
-        ]
-        if not due or now_us - self._renewed_us < SPACING_US:
-            return None
-        self._renewed_us = now_us
-        return self._message(
-            min(due, key=lambda one: (one.sent_us, one.key)), now_us
+    def _renew(self, now_us: int) -> list[Message]:
+        """Renew the oldest reports, evenly over the time."""
+        elapsed_us, self._renewed_us = now_us - self._renewed_us, now_us
+        due = sorted(
+            (
+                one
+                for one in self._clusters.values()
+                if one.is_shared and now_us - one.sent_us >= self.renew_us
+            ),
+            key=lambda one: (one.sent_us, one.key),
         )
+        most = math.ceil(self._shared * elapsed_us / self.renew_us)
+        return [self._message(one, now_us) for one in due[:most]]
 
     def _message(
         self,

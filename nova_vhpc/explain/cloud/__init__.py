@@ -1,10 +1,19 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
+"""Read flavor, server group and hosts of a cloud.
 
-"""Read flavor, server group and hosts of a cloud for ``nova-vhpc-explain``.
-
-The uplinks are read with the same request to Placement as the filter's.
+Role
+    Fill in the hosts of a question from Nova's, Placement's and Neutron's API.
+Doors
+    :func:`look_up`, :func:`hosts` and :func:`with_running_rails`;
+    :func:`pages` for whoever reads a list of Nova's.
+Invariants
+    Placement is asked with the requests of filter and nova-scheduler. Every
+    list is read to its end. What could not be found out is a note.
+Tests
+    ``nova_vhpc/tests/unit/explain/cloud``,
+    ``nova_vhpc/tests/functional/explain``.
 """
 
 import dataclasses
@@ -115,15 +124,21 @@ def _hosts(
     rejections = host_aggregates.Rejections(aggregates, specs, options)
     requests_uplinks = any(model.UPLINK in key for key in specs)
     compute_hosts = []
+    names: set[str] = set()
     for hypervisor in hypervisors(connection):
         uuid = hypervisor['id']
-        name = openstack.text(hypervisor['service']['host'])
+        host = openstack.text(hypervisor['service']['host'])
+        name = host
+        if name in names:
+            # One nova-compute may have several nodes, as with Ironic.
+            name = f'{host}/{hypervisor["hypervisor_hostname"]}'
+        names.add(name)
         total, used = offers.cpus(
             uuid,
             openstack.count(hypervisor['vcpus'] or 0),
             openstack.count(hypervisor['vcpus_used'] or 0),
         )
-        switch, rack = places.get(name, (None, None))
+        switch, rack = places.get(host, (None, None))
         free_cpus, free_ram_mb = offers.free(uuid)
         offered = offers.uplinks.get(uuid)
         slots = offers.members(uuid, vcpus, request.flavor.ram_mb)
@@ -155,9 +170,9 @@ def _hosts(
                     offered is not None,
                     options.max_placement_results if offers.truncated else 0,
                 )
-                or rejections.reason(name),
+                or rejections.reason(host),
                 devices=None if free is None else sum(free),
-                multiplier=multipliers.get(name),
+                multiplier=multipliers.get(host),
             )
         )
     if not compute_hosts:
@@ -254,13 +269,36 @@ def uplinks(connection: Any) -> snapshot.Snapshot:
 
 
 def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the hypervisors of all pages of Nova's list."""
-    path: str | None = '/os-hypervisors/detail'
-    while path:
-        body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)
-        yield from body['hypervisors']
-        path = None
-        for link in body.get('hypervisors_links', ()):
-            if link['rel'] == 'next':
+    """Yield all hypervisors.
+
+    :raises CloudError: Nova does not list them, as while a cell is down.
+    """
+    with server_groups.cells(connection.compute):
+        yield from pages(
+            connection.compute,
+            '/os-hypervisors/detail',
+            'hypervisors',
+            HYPERVISORS_VERSION,
+        )
+
+
+def pages(
+    adapter: Any, path: str, key: str, version: str | None
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of all pages of a list of Nova or Neutron, each once.
+
+    :param path: path and query of the first page.
+    :param key: key of the list in an answer.
+    """
+    seen: set[Any] = set()
+    following: str | None = path
+    while following:
+        body = openstack.get(adapter, following, version)
+        new = [entry for entry in body[key] if entry.get('id') not in seen]
+        yield from new
+        seen.update(entry['id'] for entry in new if 'id' in entry)
+        following = None
+        for link in body.get(f'{key}_links', ()):
+            if link['rel'] == 'next' and new:
                 query = urllib.parse.urlsplit(link['href']).query
-                path = '/os-hypervisors/detail?' + query
+                following = f'{path.partition("?")[0]}?{query}'

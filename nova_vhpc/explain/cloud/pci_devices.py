@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Free PCI devices of a cloud's hosts, as far as Placement has them.
 
 With ``[pci] report_in_placement``, nova-compute reports devices to Placement

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Read a flavor's allocation candidates for ``nova-vhpc-explain``.
 
 The query to Placement is the same as nova-scheduler's.

@@ -4,6 +4,7 @@
 """Read a server group of a cloud for ``nova-vhpc-explain``."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +13,12 @@ from nova_vhpc.clients import openstack
 from nova_vhpc.explain.request_file import ExplainRequest
 
 VERSION = '2.64'
+
+SERVERS_VERSION = '2.69'
+"""First microversion that shows servers and services of cells that do not
+answer."""
+
+_MOST_NAMES = 4
 
 _MOST_CALLS = 16
 """Servers of a group that are read at a time."""
@@ -30,9 +37,12 @@ def look_up(
     group = _find(connection, name)
     existing: dict[str, int] = {}
     running: list[str] = []
-    for uuid, server in servers(connection, group, VERSION).items():
+    unlocated = 0
+    for uuid, server in servers(connection, group, SERVERS_VERSION).items():
         host = server.get('OS-EXT-SRV-ATTR:host')
-        if host:
+        if server.get('status') == 'UNKNOWN':
+            unlocated += 1
+        elif host:
             existing[openstack.text(host)] = existing.get(host, 0) + 1
             running.append(openstack.text(uuid))
     most = group['rules'].get('max_server_per_host')
@@ -42,6 +52,7 @@ def look_up(
         max_server_per_host=None if most is None else openstack.count(most),
         existing=existing,
         running_members=tuple(running),
+        unlocated=unlocated,
     )
 
 
@@ -109,13 +120,50 @@ def every(
     scope = 'all_projects=True&' if all_projects else ''
     seen: set[str] = set()
     while True:
-        body = openstack.get(
-            connection.compute,
-            f'/os-server-groups?{scope}offset={len(seen)}',
-            VERSION,
-        )
+        with cells(connection.compute):
+            body = openstack.get(
+                connection.compute,
+                f'/os-server-groups?{scope}offset={len(seen)}',
+                VERSION,
+            )
         groups = [g for g in body['server_groups'] if g['id'] not in seen]
         if not groups:
             return
         yield from groups
         seen.update(group['id'] for group in groups)
+
+
+@contextlib.contextmanager
+def cells(compute: Any) -> Iterator[None]:
+    """Name the cell that does not answer if Nova fails because of it.
+
+    Nova lists no hypervisors and no server groups then: it answers 500.
+
+    :param compute: adapter of Nova's API.
+    :raises CloudError: a request of the block failed.
+    """
+    try:
+        yield
+    except openstack.RefusedError:
+        raise
+    except openstack.CloudError as error:
+        hosts = _dark_hosts(compute)
+        if not hosts:
+            raise
+        raise openstack.CloudError(
+            f'a cell of Nova does not answer, that of {", ".join(hosts)}: '
+            'until it does, Nova does not tell all hosts and server groups '
+            f'({error})'
+        ) from None
+
+
+def _dark_hosts(compute: Any) -> list[str]:
+    """Return some hosts of cells that do not answer."""
+    try:
+        services = openstack.get(
+            compute, '/os-services?binary=nova-compute', SERVERS_VERSION
+        )['services']
+    except openstack.CloudError:
+        return []
+    dark = {s['host'] for s in services if s['status'] == 'UNKNOWN'}
+    return sorted(dark)[:_MOST_NAMES]

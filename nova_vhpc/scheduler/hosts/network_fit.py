@@ -3,14 +3,14 @@
 
 """Check a host's uplinks against a network configuration.
 
-The five network configurations are those of HPCVirt'09, section 4. Pure.
+The five network configurations are those of HPCVirt'09, section 4.
 """
 
 import dataclasses
 from collections.abc import Iterable, Sequence
 
 from nova_vhpc.scheduler.hosts.networks import Networks
-from nova_vhpc.scheduler.planner.model import NO_LIMIT
+from nova_vhpc.scheduler.planner.model import NO_LIMIT, Rail
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 from nova_vhpc.topology.model import BridgeKind
 
@@ -144,6 +144,24 @@ def members(rule: Rule, free: Iterable[tuple[str, int]]) -> int:
     # A member needs two different paths, so the slots of the fullest path can
     # be paired with those of other paths only.
     return min(total // 2, total - max(by_path.values()))
+
+
+def free_rails(
+    uplinks: Iterable[tuple[UplinkState, int]],
+) -> tuple[Rail, ...]:
+    """Return the rails of a host on which slots are free.
+
+    :param uplinks: uplinks that serve a member, with their free slots.
+    """
+    rails: dict[str, Rail] = {}
+    for uplink, slots in uplinks:
+        if slots > 0:
+            name = uplink.rail
+            known = rails.get(name, Rail(name, 0, uplink.mbps))
+            rails[name] = Rail(
+                name, known.slots + slots, min(known.mbps, uplink.mbps)
+            )
+    return tuple(rails[name] for name in sorted(rails))
 
 
 def taken(uplinks: Iterable[UplinkState]) -> str:

@@ -66,6 +66,20 @@ class Requirements:
             self.rule.bridges or self.rule.beside
         )
 
+    @property
+    def rails_matter(self) -> bool:
+        """Whether the rail of an uplink matters to a member's packets.
+
+        It does where the encap IP of one claimed uplink steers them. A member
+        with two claims has an uplink on two rails anyway.
+        """
+        return (
+            self.networks is not None
+            and self.networks.uses_encap_ips
+            and self.requested_uplinks == 1
+            and not self.port_requests
+        )
+
 
 class HostView(NamedTuple):
     """Values of one host that the check needs.

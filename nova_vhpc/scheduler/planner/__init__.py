@@ -1,12 +1,21 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Plan where all members of a virtual cluster go.
 
-The plan is made before Nova places the first member.
-The same request always gets the same placement. Other rooms call
-:func:`plan`, :func:`capacity` and :func:`beyond_tier` only.
+Role
+    Choose hosts for a whole cluster before Nova places its first member, at
+    the least predicted cost that its policy and tier allow.
+Doors
+    :func:`plan`, :func:`capacity` and :func:`beyond_tier`;
+    :mod:`.host_weights` turns a plan into weights; :mod:`.cost` predicts.
+Invariants
+    Pure: no clock, no chance; the same request always gets the same placement.
+    Work is bounded, whatever the number of hosts. A cluster is not
+    over-committed against itself while there is room elsewhere.
+Tests
+    ``nova_vhpc/tests/unit/scheduler/planner``; ``oracle.py`` there compares
+    with the optimum.
 """
 
 import dataclasses

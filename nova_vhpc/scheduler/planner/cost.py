@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Predict what members of a virtual cluster pay for communication.
 
 The functions compute with the papers' figures, or with those that an operator
@@ -49,15 +48,6 @@ LATENCY_US: Final[Mapping[str, Columns]] = {
 """HPCVirt'09 table 1: latency at 1 byte in microseconds, members on
 different hosts, one to four communicating pairs."""
 
-PING_PONG_MB_S: Final[Mapping[str, Columns]] = {
-    'native': (109, 199, 199, 248),
-    'native-mpich': (109, 218, 202, 240),
-    'exported': (109, 197, 326, 408),
-    'separate': (109, 161, 190, 194),
-    'shared': (108, 124, 136, 126),
-}
-"""HPCVirt'09 table 2: latency test at 4 MB, as MB/s of all pairs."""
-
 REMOTE_MB_S: Final[Mapping[str, Columns]] = {
     'native': (109, 165, 300, 397),
     'native-mpich': (105, 186, 305, 366),
@@ -68,15 +58,6 @@ REMOTE_MB_S: Final[Mapping[str, Columns]] = {
 """HPCVirt'09 table 3: mean bandwidth from 4 KB on, MB/s of all pairs,
 members on different hosts, one to four pairs."""
 
-REMOTE_BIDIRECTIONAL_MB_S: Final[Mapping[str, Columns]] = {
-    'native': (124, 296, 337, 408),
-    'native-mpich': (124, 273, 350, 361),
-    'exported': (121, 183, 370, 415),
-    'separate': (115, 183, 177, 168),
-    'shared': (115, 119, 105, 111),
-}
-"""HPCVirt'09 table 4: as table 3, both directions at once."""
-
 LOCAL_MB_S: Final[Mapping[str, Columns]] = {
     'native': (1250, 1804),
     'exported': (87, 196),
@@ -85,14 +66,6 @@ LOCAL_MB_S: Final[Mapping[str, Columns]] = {
 }
 """HPCVirt'09 table 5: mean bandwidth from 4 KB on, MB/s of all pairs,
 members on one host, one and two pairs."""
-
-LOCAL_BIDIRECTIONAL_MB_S: Final[Mapping[str, Columns]] = {
-    'native': (1163, 1456),
-    'exported': (82, 127),
-    'separate': (85, 98),
-    'shared': (366, 338),
-}
-"""HPCVirt'09 table 5, both directions at once."""
 
 LOCAL_AS: Final[Mapping[str, str]] = {
     'shared-separate': 'shared',
@@ -368,49 +341,6 @@ def remote_share(here: int, members: int, locality: float = LOCALITY) -> float:
     return share
 
 
-def member_us(
-    network: str | None,
-    here: int,
-    members: int,
-    load: float,
-    *,
-    link_mbps: float = 0,
-    tier_factor: float = 1.0,
-    own: float = 1.0,
-    strangers: float = 0.0,
-    paradigm: str = 'mpi',
-    locality: float = LOCALITY,
-    table: CostTable = PAPER,
-) -> float:
-    """Return the mean time of a nominal message of a member, in us.
-
-    :param network: network configuration; None counts as ``shared``.
-    :param here: number of members on its host, the member included.
-    :param members: number of members of the whole virtual cluster.
-    :param load: load of its host once all members are placed, 1.0 to 4.0,
-        by :func:`load_of`.
-    :param link_mbps: speed of its uplink in Mbit/s; 0 if unknown.
-    :param tier_factor: mean ``TIER_FACTOR`` of its peers on other hosts.
-    :param own: the cluster's vCPUs per CPU of its host.
-    :param strangers: vCPUs of other guests per CPU of its host.
-    :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
-    :param locality: see :func:`remote_share`.
-    """
-    local, remote = split_us(
-        network,
-        here,
-        members,
-        load,
-        link_mbps=link_mbps,
-        own=own,
-        strangers=strangers,
-        paradigm=paradigm,
-        locality=locality,
-        table=table,
-    )
-    return local + remote * tier_factor
-
-
 def split_us(
     network: str | None,
     here: int,
@@ -421,19 +351,28 @@ def split_us(
     own: float = 1.0,
     strangers: float = 0.0,
     paradigm: str = 'mpi',
-    locality: float = LOCALITY,
     table: CostTable = PAPER,
 ) -> tuple[float, float]:
-    """Return the parts of :func:`member_us`: same host, other hosts.
+    """Return what a member's mean message costs, in us: same host, others.
 
     The second part is that of peers within the same switch; a caller
-    multiplies it by the tier factor. Both are 0.0 for a virtual cluster of
-    one member, which has no peer.
+    multiplies it by the mean ``TIER_FACTOR`` of the peers on other hosts. Both
+    are 0.0 for a virtual cluster of one member, which has no peer.
+
+    :param network: network configuration; None counts as ``shared``.
+    :param here: number of members on its host, the member included.
+    :param members: number of members of the whole virtual cluster.
+    :param load: load of its host once all members are placed, 1.0 to 4.0,
+        by :func:`load_of`.
+    :param link_mbps: speed of its uplink in Mbit/s; 0 if unknown.
+    :param own: the cluster's vCPUs per CPU of its host.
+    :param strangers: vCPUs of other guests per CPU of its host.
+    :param paradigm: ``mpi``, ``openmp`` or ``hybrid``.
     """
     if members <= 1:
         return 0.0, 0.0
     network = network or 'shared'
-    share = remote_share(here, members, locality)
+    share = remote_share(here, members)
     factor = overcommit_factor(paradigm, own) * sharing_factor(own, strangers)
     if network != 'exported':
         # The tables' columns mix the number of pairs with the lack of CPUs.
@@ -523,7 +462,7 @@ def exchange_time(
     """Return the time of an all-to-all exchange relative to native Linux.
 
     Parameters are those of :func:`slowdown`. All members of a host use its
-    uplinks at the same time, while :func:`member_us` counts those that talk
+    uplinks at the same time, while :func:`split_us` counts those that talk
     to other hosts by the share of their messages.
     """
     virtual = _per_mb(

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Choose the hosts that the search may use, and how many members on each.
 
 * A server group's policy is applied.
@@ -23,13 +22,13 @@ from nova_vhpc.scheduler.planner.host_groups import (
     HostPool,
     cap_members,
     capacities,
+    limit_of,
     make_host_pool,
+    strict_capacities,
 )
 from nova_vhpc.scheduler.planner.local_search import search
 from nova_vhpc.scheduler.planner.model import (
-    NO_LIMIT,
     HostFacts,
-    PlanRequest,
     Policy,
     Tier,
 )
@@ -101,15 +100,7 @@ def _part_with_most_room(
 
     Members that follow a first one must be placed there or not at all.
     """
-    request = objective.request
-    strict = dataclasses.replace(
-        request,
-        members=NO_LIMIT,
-        max_overcommit=min(1.0, request.max_overcommit),
-    )
-    free = cap_members(
-        objective, capacities(strict, objective), limit_of(request)
-    )
+    free = strict_capacities(objective, limit_of(objective.request))
     part = max(
         parts, key=lambda part: sum(free[index] for index in parts[part])
     )
@@ -138,13 +129,6 @@ def _placed(objective: Objective, capacity: list[int]) -> Counts | None:
     if request.policy == Policy.AFFINITY:
         return _place_together(pool)
     return search(pool, _seed_pools(pool))
-
-
-def limit_of(request: PlanRequest) -> int | None:
-    """Return how many members per host a hard policy allows; None: any."""
-    if request.policy == Policy.ANTI_AFFINITY:
-        return request.max_server_per_host or 1
-    return None
 
 
 def _seed_pools(pool: HostPool) -> list[HostPool]:

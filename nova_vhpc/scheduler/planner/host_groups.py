@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The hosts of one request, sorted once and grouped by the fabric.
 
 Hosts of a group are sorted by capacity, and their capacities are summed up
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
-from nova_vhpc.scheduler.planner.model import PlanRequest
+from nova_vhpc.scheduler.planner.model import NO_LIMIT, PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 
 _ROOM = operator.attrgetter(
@@ -188,6 +187,13 @@ def make_host_pool(objective: Objective, capacity: list[int]) -> HostPool:
     return _grouped(objective, capacity, order)
 
 
+def limit_of(request: PlanRequest) -> int | None:
+    """Return how many members per host a hard policy allows; None: any."""
+    if request.policy == Policy.ANTI_AFFINITY:
+        return request.max_server_per_host or 1
+    return None
+
+
 def cap_members(
     objective: Objective, capacity: list[int], limit: int | None
 ) -> list[int]:
@@ -201,6 +207,20 @@ def cap_members(
     for index, count in objective.existing.items():
         capped[index] = max(0, min(capacity[index], limit - count))
     return capped
+
+
+def strict_capacities(objective: Objective, limit: int | None) -> list[int]:
+    """Return how many members fit on each host without over-commit.
+
+    :param limit: most members per host, running and new; None for no limit.
+    """
+    request = objective.request
+    strict = dataclasses.replace(
+        request,
+        members=NO_LIMIT,
+        max_overcommit=min(1.0, request.max_overcommit),
+    )
+    return cap_members(objective, capacities(strict, objective), limit)
 
 
 def capacities(request: PlanRequest, objective: Objective) -> list[int]:

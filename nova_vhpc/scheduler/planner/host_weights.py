@@ -1,17 +1,15 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Turn a plan into raw weights of hosts.
 
-Pure; used by the weigher and by ``nova-vhpc-explain``. The hosts of the plan
-come first, in its order. All others follow, ordered by what a single further
-member would cost on them.
+The hosts of the plan come first, in its order. All others follow, ordered by
+what a single further member would cost on them.
 """
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Sequence, Set
 
 from nova_vhpc.scheduler.planner import cost
 from nova_vhpc.scheduler.planner.model import (
@@ -20,6 +18,7 @@ from nova_vhpc.scheduler.planner.model import (
     PlanRequest,
     Tier,
 )
+from nova_vhpc.scheduler.planner.objective import Objective
 
 MULTIPLIER_KEY = 'vhpc_weight_multiplier'
 """Aggregate metadata key that overrides the weight multiplier."""
@@ -114,14 +113,14 @@ def single_member_costs_us(
 
     Its peers are on the hosts of the plan and of the running members.
     """
-    existing: Mapping[str, int] = request.existing
+    existing = request.existing
     used = set(placement.assignments) | set(existing)
     near = [fact for fact in request.hosts if fact.name in used]
     switches = {fact.switch for fact in near} - {None}
     racks = {fact.rack for fact in near} - {None}
-    members = request.members + sum(existing.values())
-    # Most hosts are alike: 1,000 take 0.7 ms with this memo, 4.7 without.
-    known_us: dict[tuple[Any, ...], float] = {}
+    objective = Objective(
+        dataclasses.replace(request, members=max(1, request.members))
+    )
     costs_us = []
     for fact in facts:
         if fact.switch in switches:
@@ -131,23 +130,6 @@ def single_member_costs_us(
         else:
             tier = Tier.ALL
         here = existing.get(fact.name, 0) + 1
-        busy = fact.used_vcpus + request.vcpus
-        key = (tier, fact.link_mbps, fact.total_cpus, busy, here)
-        cost_us = known_us.get(key)
-        if cost_us is None:
-            cpus = max(1, fact.total_cpus)
-            own = min(here * request.vcpus, busy)
-            cost_us = known_us[key] = cost.member_us(
-                request.network,
-                here,
-                max(members, here),
-                cost.load_of(busy, fact.total_cpus),
-                link_mbps=fact.link_mbps,
-                tier_factor=cost.TIER_FACTOR[tier],
-                own=own / cpus,
-                strangers=(busy - own) / cpus,
-                paradigm=request.paradigm,
-                table=request.costs,
-            )
-        costs_us.append(cost_us)
+        local_us, remote_us = objective.term(fact, here, 1)
+        costs_us.append(local_us + remote_us * cost.TIER_FACTOR[tier])
     return costs_us

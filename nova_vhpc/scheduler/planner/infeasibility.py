@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Explain to an operator why a virtual cluster does not fit."""
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +9,13 @@ from nova_vhpc.scheduler.planner.group_policies import (
     Part,
     common_parts,
     holding_parts,
-    limit_of,
     parts_of,
 )
-from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
+from nova_vhpc.scheduler.planner.host_groups import (
+    cap_members,
+    capacities,
+    limit_of,
+)
 from nova_vhpc.scheduler.planner.model import (
     HostFacts,
     PlanRequest,

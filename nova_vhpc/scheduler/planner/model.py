@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The planner's values: hosts, the request and the placement.
 
 :class:`HostFacts` is a named tuple, which is faster to make than a frozen

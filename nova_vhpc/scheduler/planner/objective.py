@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The objective that the planner minimises: the value of a placement.
 
 The cost of a virtual cluster is half the mean and half the maximum of its
-members' costs (:func:`nova_vhpc.scheduler.planner.cost.member_us`), running
+members' costs (:func:`nova_vhpc.scheduler.planner.cost.split_us`), running
 members included. A soft policy of the server group comes before cost:
 ``soft-affinity`` minimises the number of hosts, ``soft-anti-affinity`` the
 number of co-located pairs.

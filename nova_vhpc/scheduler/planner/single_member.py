@@ -13,8 +13,11 @@ a server group: it goes to the fullest host, which keeps large hosts free.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from nova_vhpc.scheduler.planner.host_groups import cap_members, capacities
-from nova_vhpc.scheduler.planner.model import NO_LIMIT, Policy
+from nova_vhpc.scheduler.planner.host_groups import (
+    limit_of,
+    strict_capacities,
+)
+from nova_vhpc.scheduler.planner.model import Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective, Value
 
 _PEER = '\0peer'
@@ -108,18 +111,10 @@ def place_later_member(
 
 def _followers(objective: Objective) -> list[int]:
     """Return how many members fit on each host without over-commit."""
-    request = objective.request
-    strict = dataclasses.replace(
-        request,
-        members=NO_LIMIT,
-        max_overcommit=min(1.0, request.max_overcommit),
+    soft = objective.request.policy == Policy.SOFT_ANTI_AFFINITY
+    return strict_capacities(
+        objective, 1 if soft else limit_of(objective.request)
     )
-    limit = None
-    if request.policy == Policy.ANTI_AFFINITY:
-        limit = request.max_server_per_host or 1
-    elif request.policy == Policy.SOFT_ANTI_AFFINITY:
-        limit = 1
-    return cap_members(objective, capacities(strict, objective), limit)
 
 
 def _sort_key_around(

@@ -8,7 +8,7 @@ that an explanation shows what the weigher decides.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from nova_vhpc.scheduler import planner
@@ -124,6 +124,27 @@ def beyond_tier(
         if len(reasons) < len(request.hosts):
             break
     return reasons
+
+
+def with_not_offered(
+    facts: Sequence[HostFacts],
+    existing: Iterable[str],
+    facts_of: Mapping[str, HostFacts],
+) -> list[HostFacts]:
+    """Return the facts, and those of other hosts that hold members.
+
+    :param existing: names of the hosts that hold running members.
+    :param facts_of: facts by host name, as far as known.
+    """
+    offered = {fact.name for fact in facts}
+    return [
+        *facts,
+        *(
+            facts_of[name]._replace(slots=0)
+            for name in existing
+            if name not in offered and name in facts_of
+        ),
+    ]
 
 
 def _requests(

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from nova_vhpc.scheduler.hosts import network_fit, rails
+from nova_vhpc.scheduler.hosts import network_fit
 from nova_vhpc.scheduler.planner.model import NO_LIMIT, Rail
 from nova_vhpc.scheduler.sources.snapshot import UplinkState
 from nova_vhpc.topology import model
@@ -155,14 +155,14 @@ class UplinkReservations:
 
     def free_rails(self) -> tuple[Rail, ...]:
         """Return the rails on which further members can claim uplinks."""
-        return rails.free(self._free_slots())
+        return network_fit.free_rails(self._free_slots())
 
     def used_rails(self) -> Counter[str]:
         """Return how many members have claimed uplinks, by rail."""
         used: Counter[str] = Counter()
         for uuid, members in self._used.items():
             if uuid in self._uplinks:
-                used[rails.name_of(self._uplinks[uuid])] += members
+                used[self._uplinks[uuid].rail] += members
         return used
 
     def plan_rails(self, names: Iterable[str]) -> None:
@@ -291,7 +291,7 @@ class UplinkReservations:
                 bridges.add(uplink.bridge)
                 paths.add(uplink.path)
                 if wanted is not None:
-                    other_rail += rails.name_of(uplink) not in wanted
+                    other_rail += uplink.rail not in wanted
             elif not self._unknown or used:
                 return None
         # Two request groups may be offered the same uplink.

@@ -22,7 +22,6 @@ from typing import Any
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import rails
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
@@ -91,7 +90,7 @@ class PlanScore:
         self._subset_size = subset_size
         self._costs = costs
         self._reorder = reorder
-        self._rails_matter = rails.matter(host_fit.requirements)
+        self._rails_matter = host_fit.requirements.rails_matter
         self._placed: list[HostInfo] = []
         # Hosts on which members were placed after the first plan.
         self._used: dict[HostInfo, None] = {}

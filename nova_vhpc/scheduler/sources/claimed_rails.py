@@ -66,5 +66,5 @@ def of_members(
         for uplink in host.uplinks:
             if uplink.uuid in claimed and uplink.tunnel:
                 of_host = found.setdefault(key, Counter())
-                of_host[uplink.rail or ''] += claimed[uplink.uuid]
+                of_host[uplink.rail] += claimed[uplink.uuid]
     return found

@@ -8,7 +8,7 @@ on, but not which member is on which host. Host states contain that, and the
 aggregates of the host, but only for hosts that Placement offers.
 """
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from typing import Any, NamedTuple
 
 from nova import context as nova_context
@@ -128,43 +128,25 @@ class MoveSource(NamedTuple):
 
 
 def move_source(spec_obj: Any) -> MoveSource | None:
-    """Look up where a moved server is, by one query of its cell.
+    """Look up where a moved server is.
 
     Host states do not show it reliably: once a resize on the same host is
     confirmed, Nova's host state no longer lists the server there.
 
     :param spec_obj: Nova's RequestSpec of the move.
-    :returns: None if the server has no host, or if the database did not
-        answer, which is logged.
+    :returns: None if the server has no host, or if its cell did not answer.
     """
-    cell = spec_obj.requested_destination.cell
-    try:
-        # With a timeout: Nova, too, limits the wait for a cell when it builds
-        # its host states.
-        server = nova_context.scatter_gather_cells(
-            nova_context.get_admin_context(),
-            [cell],
-            TIMEOUT_S,
-            _with_flavor,
-            spec_obj.instance_uuid,
-        )[cell.uuid]
-        if nova_context.is_cell_failure_sentinel(server):
-            LOG.warning(
-                'Cell %s did not answer which flavor and host server %s has '
-                'now; if it stays on its host, its vCPUs count twice there',
-                cell.uuid,
-                spec_obj.instance_uuid,
-            )
-            return None
-        flavor = server.flavor
-    except Exception:
-        LOG.exception(
-            'Cannot look up which flavor and host server %s has now',
-            spec_obj.instance_uuid,
-        )
+    uuid = spec_obj.instance_uuid
+    server = _ask(
+        spec_obj.requested_destination.cell,
+        f'which flavor and host server {uuid} has now; if it stays on its '
+        'host, its vCPUs count twice there',
+        _with_flavor,
+        uuid,
+    )
+    if server is None or not server.host:
         return None
-    if not server.host:
-        return None
+    flavor = server.flavor
     dedicated = cpu_policy.dedicated(flavor.vcpus, flavor.extra_specs)
     return MoveSource(
         server.host, server.node, flavor.vcpus - dedicated, dedicated
@@ -172,82 +154,52 @@ def move_source(spec_obj: Any) -> MoveSource | None:
 
 
 def network_metadata(spec_obj: Any) -> Any:
-    """Look up the networks of a moved server, by one query of its cell.
-
-    Nova keeps the networks with the server's NICs.
+    """Look up the networks of a moved server; Nova keeps them with its NICs.
 
     :param spec_obj: Nova's RequestSpec of the move.
-    :returns: Nova's NetworkMetadata; None if the database did not answer,
-        which is logged.
+    :returns: Nova's NetworkMetadata; None if its cell did not answer.
     """
-    cell = spec_obj.requested_destination.cell
     uuid = spec_obj.instance_uuid
-    try:
-        nics = nova_context.scatter_gather_cells(
-            nova_context.get_admin_context(), [cell], TIMEOUT_S, _nics, uuid
-        )[cell.uuid]
-        if not nova_context.is_cell_failure_sentinel(nics):
-            networks = [nic['network'] for nic in nics or ()]
-            physnets = {n.get_meta('physical_network') for n in networks}
-            return objects.NetworkMetadata(
-                physnets=physnets - {None},
-                tunneled=any(n.get_meta('tunneled') for n in networks),
-            )
-        LOG.warning(
-            'Cell %s did not answer which networks server %s is on; those of '
-            'its ports with minimum bandwidth count',
-            cell.uuid,
-            uuid,
-        )
-    except Exception:
-        LOG.exception('Cannot look up which networks server %s is on', uuid)
-    return None
-
-
-def _nics(context: Any, uuid: str) -> Any:
-    """Return the NICs of one server of a cell."""
-    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
-    return cache.network_info
+    nics = _ask(
+        spec_obj.requested_destination.cell,
+        f'which networks server {uuid} is on; those of its ports with minimum '
+        'bandwidth count',
+        _nics,
+        uuid,
+    )
+    if nics is None:
+        return None
+    networks = [nic['network'] for nic in nics]
+    physnets = {n.get_meta('physical_network') for n in networks}
+    return objects.NetworkMetadata(
+        physnets=physnets - {None},
+        tunneled=any(n.get_meta('tunneled') for n in networks),
+    )
 
 
 def must_leave(cell: Any, host: str) -> bool:
-    """Return whether all servers are to leave a host, by one query.
+    """Return whether all servers are to leave a host.
 
     They are if the host is down (Nova decides: its nova-compute was forced
     down, or has not reported for ``[DEFAULT] service_down_time``), or if its
     nova-compute is disabled, as before a host is drained.
 
     :param cell: Nova's CellMapping of the host.
-    :param host: host name.
-    :returns: False also if the database did not answer, which is logged.
+    :returns: False also if the cell did not answer.
     """
-    try:
-        service = nova_context.scatter_gather_cells(
-            nova_context.get_admin_context(),
-            [cell],
-            TIMEOUT_S,
-            objects.Service.get_by_compute_host,
-            host,
-        )[cell.uuid]
-        if not nova_context.is_cell_failure_sentinel(service):
-            return bool(service.disabled) or not (
-                servicegroup.API().service_is_up(service)
-            )
-        LOG.warning(
-            'Cell %s did not answer whether host %s is down or disabled; it '
-            'counts as up',
-            cell.uuid,
-            host,
-        )
-    except Exception:
-        LOG.exception(
-            'Cannot look up whether host %s is down or disabled', host
-        )
-    return False
+    service = _ask(
+        cell,
+        f'whether host {host} is down or disabled; it counts as up',
+        objects.Service.get_by_compute_host,
+        host,
+    )
+    return service is not None and (
+        bool(service.disabled) or not servicegroup.API().service_is_up(service)
+    )
 
 
 def move_destinations(cell: Any, source: str) -> dict[str, str]:
-    """Look up where the servers of a host are moved to, by one query.
+    """Look up where the servers of a host are moved to.
 
     Until an evacuated or migrated server runs at its destination, which may
     take minutes, Nova's database still lists it on its former host.
@@ -255,37 +207,46 @@ def move_destinations(cell: Any, source: str) -> dict[str, str]:
     :param cell: Nova's CellMapping of the host.
     :param source: name of the host that the servers leave.
     :returns: destination host by server uuid, without servers that have no
-        destination yet; empty if the database did not answer, which is
-        logged.
+        destination yet; empty if the cell did not answer.
+    """
+    migrations = _ask(
+        cell,
+        f'where the servers of host {source} are moved to',
+        objects.MigrationList.get_by_filters,
+        {'source_compute': source, 'status': list(_MOVING)},
+    )
+    return {
+        migration.instance_uuid: migration.dest_compute
+        for migration in migrations or ()
+        if migration.dest_compute
+    }
+
+
+def _ask(
+    cell: Any, question: str, function: Callable[..., Any], *args: Any
+) -> Any:
+    """Return what a function reads in a cell, None if it did not answer.
+
+    That is logged. Nova, too, limits the wait for a cell when it builds its
+    host states.
+
+    :param question: what is to be looked up, and what counts without it.
     """
     try:
-        migrations = nova_context.scatter_gather_cells(
+        answer = nova_context.scatter_gather_cells(
             nova_context.get_admin_context(),
             [cell],
             TIMEOUT_S,
-            objects.MigrationList.get_by_filters,
-            {
-                'source_compute': source,
-                'status': list(_MOVING),
-            },
+            function,
+            *args,
         )[cell.uuid]
-        if not nova_context.is_cell_failure_sentinel(migrations):
-            return {
-                migration.instance_uuid: migration.dest_compute
-                for migration in migrations
-                if migration.dest_compute
-            }
-        LOG.warning(
-            'Cell %s did not answer where the servers of host %s are moved to',
-            cell.uuid,
-            source,
-        )
     except Exception:
-        LOG.exception(
-            'Cannot look up where the servers of host %s are moved to',
-            source,
-        )
-    return {}
+        LOG.exception('Cannot look up %s', question)
+        return None
+    if nova_context.is_cell_failure_sentinel(answer):
+        LOG.warning('Cell %s did not answer %s', cell.uuid, question)
+        return None
+    return answer
 
 
 def _with_flavor(context: Any, uuid: str) -> Any:
@@ -293,6 +254,12 @@ def _with_flavor(context: Any, uuid: str) -> Any:
     return objects.Instance.get_by_uuid(
         context, uuid, expected_attrs=['flavor']
     )
+
+
+def _nics(context: Any, uuid: str) -> Any:
+    """Return the NICs of one server of a cell."""
+    cache = objects.InstanceInfoCache.get_by_instance_uuid(context, uuid)
+    return cache.network_info or ()
 
 
 def may_have_host(uuids: Iterable[str]) -> bool:

@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which virtual clusters have members on a host.
 
 Nova's host states list the servers of a host, but not their server groups.

@@ -52,7 +52,7 @@ class UplinkState:
     :ivar tunnel: whether tunnels of OVN end at it.
     :ivar bond: whether it is a member of a bond of Open vSwitch that agents
         can steer.
-    :ivar rail: subnet of its encap IP, None if unknown.
+    :ivar rail: subnet of its encap IP; empty if unknown.
     """
 
     uuid: str
@@ -65,7 +65,7 @@ class UplinkState:
     physnets: frozenset[str] = frozenset()
     tunnel: bool = False
     bond: bool = False
-    rail: str | None = None
+    rail: str = ''
 
     @property
     def up(self) -> bool:
@@ -195,7 +195,7 @@ def parse(
                 frozenset([t for t in traits if t.startswith(_PHYSNET)]),
                 tunnel,
                 model.TRAIT_BOND in traits,
-                model.rail_of(traits) if tunnel else None,
+                (model.rail_of(traits) if tunnel else None) or '',
             )
         )
     return Snapshot(

@@ -3,24 +3,25 @@
 
 """``nova-vhpc-hosts``: files for launchers and job schedulers, in a guest.
 
+What launchers of MPI read, and a report for people, are made of the
+vendordata of a member.
+
 Part of the program that runs in guests (:mod:`.script`): Python 3.6 and its
 standard library.
 """
 
 import argparse
+import difflib
 import http.client
 import json
 import os
+import shlex
 import sys
 import time
 import urllib.error
 import urllib.request
 from typing import Any
 
-from nova_vhpc.vendordata.guest.launcher_files import (
-    LAUNCHER_FORMATS,
-    plain,
-)
 from nova_vhpc.vendordata.guest.topology_files import (
     TOPOLOGY_FORMATS,
     with_nodes,
@@ -79,6 +80,14 @@ def _text_of(args: argparse.Namespace) -> str:
     if args.format in TOPOLOGY_FORMATS:
         nodes = args.nodes.split(',') if args.nodes else []
         members = with_nodes(answer['members'], nodes)
+        if not any(member['host'] for member in members) and any(
+            member['running'] for member in answer['members']
+        ):
+            raise HostsError(
+                'the cloud does not tell which members share a host, a switch '
+                'or a rack: ask the operator to give nova-vhpc-vendordata a '
+                'secret for their IDs'
+            )
         return TOPOLOGY_FORMATS[args.format](members)
     text = LAUNCHER_FORMATS[args.format](answer)
     if not text:
@@ -106,12 +115,15 @@ def _print(text: str) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog='nova-vhpc-hosts', description=_HELP)
+    parser = argparse.ArgumentParser(
+        prog='nova-vhpc-hosts', description=_HELP, allow_abbrev=False
+    )
     parser.add_argument(
         'format',
         nargs='?',
         default='report',
-        choices=sorted([*LAUNCHER_FORMATS, *TOPOLOGY_FORMATS]),
+        type=_format,
+        choices=_formats(),
         help='what to print (default: %(default)s)',
     )
     parser.add_argument(
@@ -146,11 +158,31 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _formats() -> 'list[str]':
+    return sorted([*LAUNCHER_FORMATS, *TOPOLOGY_FORMATS])
+
+
+def _format(text: str) -> str:
+    """Return the name of a format, which the command line gives."""
+    if text not in _formats():
+        near = difflib.get_close_matches(text, _formats(), 1)
+        hint = f'did you mean {near[0]!r}? ' if near else ''
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no format: {hint}There are ' + ', '.join(_formats())
+        )
+    return text
+
+
 def _duration_s(text: str) -> float:
     """Return a duration of the command line, in seconds."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not value >= 0:
-        raise argparse.ArgumentTypeError('a number from 0 is needed')
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no number of seconds; allowed: 0 and more'
+        )
     return value
 
 
@@ -215,6 +247,159 @@ def _complete(args: argparse.Namespace) -> 'dict[str, Any]':
         if time.monotonic() >= end:
             raise HostsError(f'{reason}, after {args.wait:g} s')
         time.sleep(min(_PAUSE_S, max(0.0, end - time.monotonic())))
+
+
+def openmpi_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of Open MPI."""
+    return str(answer['hostfile']['openmpi'])
+
+
+def mpich_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of MPICH's Hydra and of Intel MPI."""
+    return str(answer['hostfile']['mpich'])
+
+
+def prrte_hostfile(answer: 'dict[str, Any]') -> str:
+    """Return the hostfile of PRRTE (``prte``, ``prterun``), which starts
+    programs of PMIx."""
+    return openmpi_hostfile(answer)
+
+
+def rankfile(answer: 'dict[str, Any]') -> str:
+    """Return a rankfile of Open MPI and PRRTE.
+
+    It has a rank for each vCPU, or, where ranks have threads, for each
+    member, with all its vCPUs.
+    """
+    lines = []
+    rank = 0
+    for member in listed_members(answer):
+        slots = member['slots']
+        for slot in range(slots):
+            cpus = (
+                str(slot)
+                if slots == member['vcpus']
+                else '0-{}'.format(member['vcpus'] - 1)
+            )
+            lines.append(
+                'rank {}={} slot={}\n'.format(rank, member['node'], cpus)
+            )
+            rank += 1
+    return ''.join(lines)
+
+
+def environment(answer: 'dict[str, Any]') -> str:
+    """Return lines for ``eval`` of a shell."""
+    cluster = answer['cluster']
+    values = {
+        'VHPC_CLUSTER': cluster['id'],
+        'VHPC_COMPLETE': 'yes' if cluster['complete'] else 'no',
+        'VHPC_RANK': answer['rank'],
+        'VHPC_MEMBERS': len(answer['members']),
+        'VHPC_SLOTS': sum(one['slots'] for one in listed_members(answer)),
+    }
+    values.update(answer['mpi']['environment'])
+    return ''.join(
+        f'export {name}={shlex.quote(str(value))}\n'
+        for name, value in sorted(values.items())
+    )
+
+
+def report(answer: 'dict[str, Any]') -> str:
+    """Return what the cluster is and how it runs, for people."""
+    cluster = answer['cluster']
+    listed = listed_members(answer)
+    lines = [
+        'cluster {} ({}), network configuration {}'.format(
+            plain(cluster['name']),
+            cluster['id'],
+            cluster['network'] or 'not set',
+        ),
+        '{} of {} members are ready: {}'.format(
+            len(listed),
+            cluster['expected'],
+            'complete' if cluster['complete'] else 'NOT complete',
+        ),
+        '',
+    ]
+    rows = [['rank', 'name', 'address', 'vcpus', 'status', 'distance']]
+    rows[0] += ['held up', 'windows', 'over-commit']
+    for member in answer['members']:
+        live = member.get('live') or {}
+        mark = '*' if member['rank'] == answer['rank'] else ''
+        rows.append(
+            [
+                '{}{}'.format(member['rank'], mark),
+                plain(member['name']),
+                member['address'] or '-',
+                str(member['vcpus']),
+                member['status'],
+                member['distance'],
+                _part(live.get('held_up_s'), live.get('run_s')),
+                _seconds(live.get('in_windows_s')),
+                _number(live.get('overcommit')),
+            ]
+        )
+    widths = [max(map(len, column)) for column in map(list, _columns(rows))]
+    lines += [
+        '  '.join(
+            cell.ljust(widths[index]) for index, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+    problems = []
+    for member in answer['members']:
+        problem = (member.get('live') or {}).get('problem')
+        if problem:
+            problems.append(
+                '{}: {}'.format(plain(member['name']), plain(problem))
+            )
+    if problems:
+        lines += ['', *problems]
+    return '\n'.join(lines) + '\n'
+
+
+def listed_members(answer: 'dict[str, Any]') -> 'list[dict[str, Any]]':
+    """Return the members that hostfiles have."""
+    return [
+        member
+        for member in answer['members']
+        if member['running'] and member['address']
+    ]
+
+
+LAUNCHER_FORMATS = {
+    'openmpi': openmpi_hostfile,
+    'mpich': mpich_hostfile,
+    'prrte': prrte_hostfile,
+    'rankfile': rankfile,
+    'environment': environment,
+    'report': report,
+}
+
+
+def _columns(rows: 'list[list[str]]') -> 'list[list[str]]':
+    return [[row[index] for row in rows] for index in range(len(rows[0]))]
+
+
+def _part(held_up_s: 'float | None', run_s: 'float | None') -> str:
+    """Return which part of the time that vCPUs wanted they were held up."""
+    if held_up_s is None or run_s is None or not held_up_s + run_s:
+        return '?'
+    return f'{100 * held_up_s / (held_up_s + run_s):.0f}%'
+
+
+def _seconds(value: 'float | None') -> str:
+    return '?' if value is None else f'{value:.0f} s'
+
+
+def _number(value: 'float | None') -> str:
+    return '?' if value is None else f'{value:.1f}'
+
+
+def plain(text: str) -> str:
+    """Return text without what could control the terminal."""
+    return ''.join(char if char.isprintable() else '?' for char in text)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,7 @@ import functools
 import importlib.resources
 import re
 
-_MODULES = ('topology_files', 'launcher_files', 'hosts_program')
+_MODULES = ('topology_files', 'hosts_program')
 
 _PACKAGE = __package__
 

@@ -8,6 +8,7 @@ that a tenant gets, so that it measures what a tenant would.
 """
 
 import ipaddress
+import json
 import uuid
 from typing import Any
 
@@ -40,4 +41,5 @@ def answers(
         for rank, guest in enumerate(layout.guests)
     )
     cluster = model.Cluster(str(uuid.UUID(int=0)), 'bench', members)
-    return tuple(answer.answer(cluster, member.uuid) for member in members)
+    made = answer.Answers(cluster)
+    return tuple(json.loads(made.of(member.uuid)) for member in members)

@@ -148,8 +148,9 @@ class ResumeTest(ExternalChangesTestCase):
             self.wait_for_hand_back()
             written = self.vm(self.server)['writes']
             uuid = self.server.UUIDString()
+            status, output = self.ctl('resume', uuid, '-f', 'value')
             self.assertEqual(
-                (0, f'{HOST}: resumed {uuid}\n'), self.ctl('resume', uuid)
+                (0, f"{HOST} True ['{uuid}'] []\n"), (status, output)
             )
             self.wait_for(
                 lambda: self.vm(self.server)['writes'] > written, 'a write'

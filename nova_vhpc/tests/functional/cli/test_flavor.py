@@ -61,7 +61,6 @@ class BootTest(FlavorTestCase):
             network,
             '--workload',
             'parallel',
-            '--yes',
         )
         self.assertEqual((0, ''), (status, err))
         (server,) = self.boot_cluster(flavor_id, 1)
@@ -82,18 +81,20 @@ class BootTest(FlavorTestCase):
 
 
 class WriteTest(FlavorTestCase):
-    def test_nothing_is_written_without_yes(self):
+    def test_dry_run_writes_nothing(self):
         flavor_id = self.flavor({'hw:mem_page_size': 'large'})
-        status, out, _ = self.run_('set', flavor_id, '--network', 'separate')
+        status, out, _ = self.run_(
+            'set', flavor_id, '--network', 'separate', '--dry-run'
+        )
         self.assertEqual(0, status)
         self.assertIn('vhpc:network', out)
-        self.assertIn('add --yes', out)
+        self.assertRegex(out, r'written +\| False')
         self.assertEqual({'hw:mem_page_size': 'large'}, self.specs(flavor_id))
 
     def test_set_and_unset_keep_other_extra_specs(self):
         others = {'hw:mem_page_size': 'large'}
         flavor_id = self.flavor(others)
-        self.run_('set', flavor_id, '--network', 'multiple-shared', '--yes')
+        self.run_('set', flavor_id, '--network', 'multiple-shared')
         self.assertEqual(
             {
                 **others,
@@ -115,7 +116,6 @@ class WriteTest(FlavorTestCase):
             'physnet0',
             '--spare-cpus',
             '1',
-            '--yes',
         )
         written = {
             **others,
@@ -127,11 +127,11 @@ class WriteTest(FlavorTestCase):
         }
         self.assertEqual(written, self.specs(flavor_id))
         # Extra specs that the call does not name stay.
-        self.run_('set', flavor_id, '--spare-cpus', '2', '--yes')
+        self.run_('set', flavor_id, '--spare-cpus', '2')
         self.assertEqual(
             {**written, 'vhpc:spare_cpus': '2'}, self.specs(flavor_id)
         )
-        self.run_('unset', flavor_id, '--yes')
+        self.run_('unset', flavor_id)
         self.assertEqual(others, self.specs(flavor_id))
 
     def test_exported_adds_an_alias_and_unset_removes_it(self):
@@ -143,7 +143,6 @@ class WriteTest(FlavorTestCase):
             'exported',
             '--alias',
             'nic',
-            '--yes',
         )
         self.assertEqual(
             {
@@ -153,11 +152,9 @@ class WriteTest(FlavorTestCase):
             self.specs(flavor_id),
         )
         # A later call need not name the devices again.
-        status, _, err = self.run_(
-            'set', flavor_id, '--workload', 'parallel', '--yes'
-        )
+        status, _, err = self.run_('set', flavor_id, '--workload', 'parallel')
         self.assertEqual((0, ''), (status, err))
-        self.run_('unset', flavor_id, '--alias', 'nic', '--yes')
+        self.run_('unset', flavor_id, '--alias', 'nic')
         self.assertEqual(
             {'pci_passthrough:alias': 'gpu:1'}, self.specs(flavor_id)
         )
@@ -166,14 +163,14 @@ class WriteTest(FlavorTestCase):
         flavor_id = self.flavor({})
         name = self.api.get_flavor(flavor_id)['name']
         status, out, _ = self.run_(
-            'set', name, '--network', 'shared', '--yes', '--json'
+            'set', name, '--network', 'shared', '--json'
         )
         self.assertEqual(0, status)
         document = json.loads(out)
         self.assertTrue(document['written'])
         self.assertEqual(self.specs(flavor_id), document['after'])
         status, out, _ = self.run_(
-            'set', name, '--network', 'shared', '--yes', '--json'
+            'set', name, '--network', 'shared', '--json'
         )
         document = json.loads(out)
         self.assertFalse(document['written'])
@@ -187,7 +184,7 @@ class WriteTest(FlavorTestCase):
             (('--uplink-nic', '1'), 'without vhpc:network'),
             ((), 'nothing to set'),
         ):
-            status, out, err = self.run_('set', flavor_id, *argv, '--yes')
+            status, out, err = self.run_('set', flavor_id, *argv)
             self.assertEqual((1, ''), (status, out))
             self.assertIn(words, err)
             self.assertEqual(1, len(err.splitlines()))
@@ -227,7 +224,7 @@ class ShowTest(FlavorTestCase):
 
     def test_show_of_a_flavor_for_ports_says_what_tenants_do(self):
         flavor_id = self.flavor(base.SEPARATE)
-        self.run_('set', flavor_id, '--ports', '--yes')
+        self.run_('set', flavor_id, '--ports')
         status, out, _ = self.run_('show', flavor_id, '--json')
         document = json.loads(out)
         self.assertEqual((0, []), (status, document['problems']))

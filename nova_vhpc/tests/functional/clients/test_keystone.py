@@ -369,7 +369,7 @@ class CommandTest(KeystoneCase):
         status, text = self.run_command(
             flavor,
             *('--os-cloud', 'mine', 'set', 'small'),
-            *('--workload', 'latency', '--yes'),
+            *('--workload', 'latency'),
         )
         self.assertEqual(1, status)
         self.assert_line(text, "cloud 'mine'", 'role admin')

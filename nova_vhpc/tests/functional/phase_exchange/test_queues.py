@@ -4,15 +4,22 @@
 
 """What agents declare on a real RabbitMQ, and what they leave there."""
 
+import collections
+import gc
 import importlib
+import time
 from typing import Any
 
+import fixtures
+
+from nova_vhpc.agent.clusters import bus
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.tests.functional.phase_exchange import test_rabbitmq
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 from nova_vhpc_lab.testbed import rabbitmq
 
 kombu: Any = importlib.import_module('kombu')
+server: Any = importlib.import_module('oslo_messaging.rpc.server')
 
 IO, QUIET = agents.IO, agents.QUIET
 DEFAULT: dict[str, object] = {}
@@ -99,6 +106,42 @@ class QueueTest(test_rabbitmq.OwnBrokerTestCase):
         )
         self.assertIn('vhpc.peers.new_fanout', self.exchanges())
         self.wait_for(lambda: self.connections() <= one, CTL_S)
+
+    def test_renamed_clusters_leave_nothing_in_memory(self) -> None:
+        """Tenants rename clusters as often as they like."""
+        self.useFixture(fixtures.MockPatchObject(bus, '_MIN_INTERVAL_S', 0.0))
+        hosts = [self.agent(host, lease=1.0).start(c=IO) for host in 'ab']
+
+        def rename(*names: str) -> None:
+            for name in names:
+                for host in hosts:
+                    host.say(**{name: IO})
+                for host in hosts:
+                    self.wait_for(
+                        lambda host=host, name=name: (
+                            host.phase_exchange.status()['listening'] == [name]
+                            and host.phase_exchange.views()[name].io
+                        )
+                    )
+
+        rename('first', 'second', 'third')
+        # The servers that were replaced end after some seconds.
+        time.sleep(5)
+        before = self.objects()
+        rename(*(f'name{number}' for number in range(10)))
+        self.wait_for(lambda: self.objects() <= before, 30)
+
+    @staticmethod
+    def objects() -> collections.Counter[str]:
+        """Return numbers of what each listener has."""
+        gc.collect()
+        return collections.Counter(
+            type(one).__qualname__
+            for one in gc.get_objects()
+            if isinstance(
+                one, (server.RPCServer, kombu.Queue, kombu.Connection)
+            )
+        )
 
     def connections(self) -> int:
         rows = self.broker.ctl('list_connections', 'pid', '--no-table-headers')

@@ -3,6 +3,10 @@
 
 """A virtual cluster in a cloud of two cells."""
 
+from nova.tests import fixtures as nova_fixtures
+
+from nova_vhpc.tests import osc_shell
+from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base
 
 
@@ -41,3 +45,17 @@ class CellsTest(base.SchedulerTestCase):
         )
         server = self._live_migrate(server, 'completed')
         self.assertEqual('near', server['OS-EXT-SRV-ATTR:host'])
+        with nova_fixtures.DownCellFixture([self.cell_mappings['cell2']]):
+            self.check_dark_cell('--flavor', flavor_id)
+
+    def check_dark_cell(self, *argv):
+        """Nova then lists no hypervisors; nothing counts as not there."""
+        cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
+        for command in (
+            ('explain', *argv),
+            ('claim', 'heal', '--apply'),
+        ):
+            with self.subTest(command):
+                status, out, err = osc_shell.run(cloud, *command)
+                self.assertEqual((1, ''), (status, out))
+                self.assertIn('does not answer, that of peer:', err)

@@ -3,6 +3,7 @@
 
 """Claims of members that are migrated, resized, shelved and evacuated."""
 
+import contextlib
 import time
 from unittest import mock
 
@@ -23,11 +24,24 @@ class LifecycleTest(base.SchedulerTestCase):
         for host in ('one', 'two'):
             self.publish(host, self.uplink)
         self.flavor_id = self.flavor(base.SEPARATE)
+        self.boot()
+
+    def boot(self):
+        """Boot a member; the other host is then the only one with room."""
         self.server = self._create_server(
             flavor_id=self.flavor_id, networks='none'
         )
         self.source = self.server['OS-EXT-SRV-ATTR:host']
         self.target = {'one': 'two', 'two': 'one'}[self.source]
+
+    @contextlib.contextmanager
+    def next_member(self, name):
+        """Run a part of a test with a member of its own."""
+        with self.subTest(name):
+            yield
+        self._delete_server(self.server)
+        self.assert_claims(0, 0)
+        self.boot()
 
     def assert_claims(self, on_source, on_target):
         expected = (on_source, on_target)
@@ -49,31 +63,36 @@ class LifecycleTest(base.SchedulerTestCase):
         service = self.computes[self.source].service_ref
         self.api.put_service_force_down(service.uuid, down)
 
-    def test_deleted_member_releases_its_claim(self):
-        self.assert_claims(1, 0)
-        self._delete_server(self.server)
-        self.assert_claims(0, 0)
-
-    def test_cold_migrated_member_claims_both_until_confirmed(self):
-        server = self._migrate_server(self.server)
-        self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
-        # The source keeps its uplink until the move is confirmed.
-        self.assert_claims(1, 1)
-        self._confirm_resize(server)
-        self.assert_claims(0, 1)
-
-    def test_reverted_resize_releases_the_targets_claim(self):
-        other = self.flavor(base.SEPARATE, vcpu=2)
-        server = self._resize_server(self.server, other)
-        self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
-        self.assert_claims(1, 1)
-        self._revert_resize(server)
-        self.assert_claims(1, 0)
-
-    def test_member_resized_to_a_flavor_without_uplink_claims_none(self):
-        server = self._resize_server(self.server, self.flavor({}))
-        self._confirm_resize(server)
-        self.assert_claims(0, 0)
+    def test_claims_follow_the_member(self):
+        """The claim of a deleted member is released after each part."""
+        with self.next_member('cold migration claims both until confirmed'):
+            server = self._migrate_server(self.server)
+            self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
+            # The source keeps its uplink until the move is confirmed.
+            self.assert_claims(1, 1)
+            self._confirm_resize(server)
+            self.assert_claims(0, 1)
+        with self.next_member('reverted resize releases the claim there'):
+            other = self.flavor(base.SEPARATE, vcpu=2)
+            server = self._resize_server(self.server, other)
+            self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
+            self.assert_claims(1, 1)
+            self._revert_resize(server)
+            self.assert_claims(1, 0)
+        with self.next_member('resize to a flavor without uplink'):
+            server = self._resize_server(self.server, self.flavor({}))
+            self._confirm_resize(server)
+            self.assert_claims(0, 0)
+        with self.next_member('live migration claims on the target only'):
+            server = self._live_migrate(self.server, 'completed')
+            self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
+            self.assert_claims(0, 1)
+        with self.next_member('shelving releases it until unshelved'):
+            server = self._shelve_server(self.server)
+            self.assert_claims(0, 0)
+            server = self._unshelve_server(server)
+            self.assertEqual(1, len(self.claims(server)))
+            self.assertEqual(1, sum(self.in_use()))
 
     def test_evacuated_source_releases_its_claim_when_it_is_back(self):
         self.computes[self.source].stop()
@@ -95,21 +114,6 @@ class LifecycleTest(base.SchedulerTestCase):
         )
         self.assertEqual(self.source, server['OS-EXT-SRV-ATTR:host'])
         self.assert_claims(1, 1)
-
-    def test_shelved_member_releases_its_claim_until_unshelved(self):
-        server = self._shelve_server(self.server)
-        self.assert_claims(0, 0)
-        server = self._unshelve_server(server)
-        self.assertEqual(1, len(self.claims(server)))
-        self.assertEqual(
-            1,
-            self.used('one', self.uplink) + self.used('two', self.uplink),
-        )
-
-    def test_live_migrated_member_claims_on_the_target_only(self):
-        server = self._live_migrate(self.server, 'completed')
-        self.assertEqual(self.target, server['OS-EXT-SRV-ATTR:host'])
-        self.assert_claims(0, 1)
 
 
 class MovedMemberCase(base.SchedulerTestCase):

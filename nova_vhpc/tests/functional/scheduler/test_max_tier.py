@@ -31,23 +31,21 @@ class MaxTierTest(base.SchedulerTestCase):
         flavor_id = self.flavor(specs, vcpu=4)
         return self.boot_cluster(flavor_id, members, self.group(), **more)
 
-    def test_cluster_is_placed_under_the_switch_that_holds_it(self):
-        servers = self.boot(SPECS, 4)
-        self.assertEqual(
-            ['alpha', 'alpha', 'beta', 'beta'], self.hosts_of(servers)
-        )
-
-    def test_cluster_that_no_switch_holds_is_refused_as_a_whole(self):
-        for server in self.boot(SPECS, 5, expected_state='ERROR'):
-            self.assertIn('No valid host', server['fault']['message'])
+    def test_cluster_stays_under_the_switch_that_holds_it(self):
+        with self.part('four members'):
             self.assertEqual(
-                {}, self._get_allocations_by_server_uuid(server['id'])
+                ['alpha', 'alpha', 'beta', 'beta'],
+                self.hosts_of(self.boot(SPECS, 4)),
             )
-            self._delete_server(server)
-        anywhere = {k: v for k, v in SPECS.items() if k != 'vhpc:max_tier'}
-        self.assertEqual(5, len(self.boot(anywhere, 5)))
-
-    def test_member_that_is_migrated_stays_under_the_switch(self):
+        with self.part('a cluster that no switch holds is refused'):
+            for server in self.boot(SPECS, 5, expected_state='ERROR'):
+                self.assertIn('No valid host', server['fault']['message'])
+                self.assertEqual(
+                    {}, self._get_allocations_by_server_uuid(server['id'])
+                )
+        with self.part('it is placed without the limit'):
+            anywhere = {k: v for k, v in SPECS.items() if 'tier' not in k}
+            self.assertEqual(5, len(self.boot(anywhere, 5)))
         servers = self.boot(SPECS, 3)
         hosts = self.hosts_of(servers)
         # The middle one of three sorted hosts has two members.

@@ -37,33 +37,32 @@ class MultiCreateTest(base.SchedulerTestCase):
         self.assertEqual({1}, {len(claim) for claim in claims}, claims)
         self.assertEqual(len(servers), len(set(claims)), claims)
 
-    def test_three_members_get_three_uplinks(self):
-        servers = self.boot_cluster(self.flavor_id, 3)
-        self.assertEqual(3, len(servers))
-        self.assert_own_uplinks(servers)
-
-    def test_four_members_get_all_uplinks(self):
+    def test_each_member_gets_an_uplink_or_all_fail(self):
+        with self.part('three members get three uplinks'):
+            servers = self.boot_cluster(self.flavor_id, 3)
+            self.assertEqual(3, len(servers))
+            self.assert_own_uplinks(servers)
+        with self.part('five members fail as a whole'):
+            servers = self.boot_cluster(
+                self.flavor_id, 5, expected_state='ERROR'
+            )
+            self.assertEqual(5, len(servers))
+            for server in servers:
+                self.assertIn('No valid host', server['fault']['message'])
+                self.assertEqual(
+                    {}, self._get_allocations_by_server_uuid(server['id'])
+                )
+            self.assertEqual(0, self.used_uplinks())
+        with self.part('members go to the requested host'):
+            servers = self.boot_cluster(
+                self.flavor_id, 2, self.group(), host='beta'
+            )
+            self.assertEqual(['beta', 'beta'], self.hosts_of(servers))
+            self.assert_own_uplinks(servers)
         servers = self.boot_cluster(self.flavor_id, 4, self.group())
         self.assertEqual(4, len(servers))
         self.assert_own_uplinks(servers)
         self.assertEqual(4, self.used_uplinks())
-
-    def test_members_go_to_the_requested_host(self):
-        servers = self.boot_cluster(
-            self.flavor_id, 2, self.group(), host='beta'
-        )
-        self.assertEqual(['beta', 'beta'], self.hosts_of(servers))
-        self.assert_own_uplinks(servers)
-
-    def test_five_members_fail_as_a_whole(self):
-        servers = self.boot_cluster(self.flavor_id, 5, expected_state='ERROR')
-        self.assertEqual(5, len(servers))
-        for server in servers:
-            self.assertIn('No valid host', server['fault']['message'])
-            self.assertEqual(
-                {}, self._get_allocations_by_server_uuid(server['id'])
-            )
-        self.assertEqual(0, self.used_uplinks())
 
 
 class RedeployTest(base.SchedulerTestCase):

@@ -33,7 +33,7 @@ class ChoiceOfHostCase(base.SchedulerTestCase):
 class ChoiceOfHostTest(ChoiceOfHostCase):
     """Nova takes one of several hosts by chance."""
 
-    def test_members_follow_the_plan_with_host_subset_size(self):
+    def test_members_follow_the_plan(self):
         # By chance alone, all four fall on the same host 1 time in 27.
         for size in long.long((3, 9), (2, 3, 3, 9)):
             with self.subTest(size=size):
@@ -41,17 +41,14 @@ class ChoiceOfHostTest(ChoiceOfHostCase):
                     [4], self.hosts_of_a_cluster(host_subset_size=size)
                 )
 
-    def test_members_follow_the_plan_when_best_hosts_are_shuffled(self):
-        self.assertEqual(
-            [4],
-            self.hosts_of_a_cluster(shuffle_best_same_weighed_hosts=True),
-        )
-        self.assertEqual(
-            [4],
-            self.hosts_of_a_cluster(
-                shuffle_best_same_weighed_hosts=True, host_subset_size=3
-            ),
-        )
+        for more in ({}, {'host_subset_size': 3}):
+            with self.subTest('best hosts are shuffled', **more):
+                self.assertEqual(
+                    [4],
+                    self.hosts_of_a_cluster(
+                        shuffle_best_same_weighed_hosts=True, **more
+                    ),
+                )
 
 
 class UntrackedInstancesTest(ChoiceOfHostCase):

@@ -78,39 +78,62 @@ class PinnedTest(
         (host,) = json.loads(out.getvalue())['hosts']
         return host['reason']
 
+    @contextlib.contextmanager
+    def part(self, name):
+        """Run a part of a test, and delete the servers that it made."""
+        with self.subTest(name):
+            yield
+        for server in self.api.get_servers():
+            self._delete_server(server)
+
     def test_pinned_members_fill_a_host_with_dedicated_cpus_only(self):
         self.start(None, '0-7')
         self.boot(4, {**OPENMP, **PINNED})
         self.boot(4, {**OPENMP, **PINNED})
 
-    def test_pinned_guests_leave_the_shared_cpus_free(self):
+    def test_host_has_four_shared_and_four_dedicated_cpus(self):
         self.start('0-3', '4-7')
-        self.boot(4, PINNED)
-        self.boot(4, OPENMP)
-        # Placement would allow 16 VCPUs; the filter allows one per CPU.
-        self.boot(1, OPENMP, 'ERROR')
+        with self.part('pinned guests leave the shared CPUs free'):
+            self.boot(4, PINNED)
+            self.boot(4, OPENMP)
+            # Placement would allow 16 VCPUs; the filter allows one per CPU.
+            self.boot(1, OPENMP, 'ERROR')
+        with self.part('guests on shared CPUs leave dedicated ones free'):
+            for _ in range(3):
+                self.boot(4, {})
+            self.boot(4, {**OPENMP, **PINNED})
+        # For each uplink, Nova's fallback has a candidate with shared CPUs.
+        bridges = [base.shared(f'br{n}', f'eth{n}') for n in range(2)]
+        self.publish('compute1', *bridges)
+        for _ in range(4):
+            server = self.boot(1, {**base.SHARED, **OPENMP, **PINNED})
+            claimed = {}
+            for held in self._get_allocations_by_server_uuid(
+                server['id']
+            ).values():
+                claimed |= held['resources']
+            self.assertEqual(1, claimed['PCPU'], claimed)
+            self.assertNotIn('VCPU', claimed)
 
-    def test_guests_on_shared_cpus_leave_dedicated_ones_free(self):
-        self.start('0-3', '4-7')
-        for _ in range(3):
-            self.boot(4, {})
-        self.boot(4, {**OPENMP, **PINNED})
-
-    def test_only_shared_vcpus_of_a_mixed_member_are_counted(self):
+    def test_mixed_members_use_both_kinds_of_cpus(self):
         self.start('0-1,4-5', '2-3,6-7')
-        self.boot(3, OPENMP)
-        # Two of its vCPUs get dedicated CPUs, the third the fourth shared CPU.
+        with self.part('their shared vCPUs are counted'):
+            self.boot(3, OPENMP)
+            # Two of its vCPUs get dedicated CPUs, the third the fourth shared
+            # CPU.
+            self.boot(3, {**OPENMP, **MIXED})
+            self.boot(1, OPENMP, 'ERROR')
+        with self.part('isolated emulator threads use no shared CPU'):
+            mixed = {**MIXED, 'hw:emulator_threads_policy': 'isolate'}
+            for _ in range(2):
+                self.boot(2, {**OPENMP, **mixed})
+            # Two of four shared CPUs are free.
+            self.boot(3, OPENMP, 'ERROR')
+            self.boot(2, OPENMP)
         self.boot(3, {**OPENMP, **MIXED})
-        self.boot(1, OPENMP, 'ERROR')
-
-    def test_isolated_emulator_threads_use_no_shared_cpu(self):
-        self.start('0-1,4-5', '2-3,6-7')
-        mixed = {**MIXED, 'hw:emulator_threads_policy': 'isolate'}
-        for _ in range(2):
-            self.boot(2, {**OPENMP, **mixed})
-        # Two of four shared CPUs are free.
-        self.boot(3, OPENMP, 'ERROR')
-        self.boot(2, OPENMP)
+        self.boot(3, {**OPENMP, **MIXED})
+        # Two shared CPUs are left, but no dedicated one.
+        self.boot(2, {**OPENMP, **MIXED}, 'ERROR')
 
     def test_pinned_members_use_shared_cpus_if_none_are_dedicated(self):
         # Nova then claims VCPUs, and pins the guests to their CPUs.
@@ -125,28 +148,6 @@ class PinnedTest(
             self.boot(2, {**OPENMP, **PINNED, **isolate})
         # None of the six dedicated CPUs is left.
         self.boot(1, {**OPENMP, **PINNED}, 'ERROR')
-
-    def test_mixed_servers_need_both_kinds(self):
-        self.start('0-1,4-5', '2-3,6-7')
-        self.boot(3, {**OPENMP, **MIXED})
-        self.boot(3, {**OPENMP, **MIXED})
-        # Two shared CPUs are left, but no dedicated one.
-        self.boot(2, {**OPENMP, **MIXED}, 'ERROR')
-
-    def test_pinned_members_with_uplinks_claim_dedicated_cpus(self):
-        # For each uplink, Nova's fallback has a candidate with shared CPUs.
-        self.start('0-3', '4-7')
-        bridges = [base.shared(f'br{n}', f'eth{n}') for n in range(2)]
-        self.publish('compute1', *bridges)
-        for _ in range(4):
-            server = self.boot(1, {**base.SHARED, **OPENMP, **PINNED})
-            claimed = {}
-            for held in self._get_allocations_by_server_uuid(
-                server['id']
-            ).values():
-                claimed |= held['resources']
-            self.assertEqual(1, claimed['PCPU'], claimed)
-            self.assertNotIn('VCPU', claimed)
 
 
 class PlannedTest(

@@ -26,7 +26,7 @@ from nova_vhpc.cli import vendordata
 from nova_vhpc.tests import served
 from nova_vhpc.tests.functional.clusters import cloud
 from nova_vhpc.tests.unit.cli import bus
-from nova_vhpc.vendordata import live
+from nova_vhpc.vendordata import live, model
 from nova_vhpc.vendordata import nova as nova_api
 
 SECRET = 'only neutron knows'
@@ -280,18 +280,22 @@ class MetadataTest(VendordataCase):
 class NovaTest(VendordataCase):
     def nova(self) -> nova_api.NovaClusterSource:
         """Return the source that the service makes."""
-        source = vendordata.make(self.conf('noauth'))._source
+        source = vendordata.make(self.conf('noauth'))._answers._source
         assert isinstance(source, nova_api.NovaClusterSource)
         return source
+
+    def read(self, server: str, project: str) -> model.Cluster:
+        """Return the virtual cluster of a server, as the service reads it."""
+        source = self.nova()
+        return source.cluster(source.group_of(server, project), project)
 
     def test_cluster_is_read_in_full_or_refused_with_a_reason(self) -> None:
         members = [self.member(n, 'host1', self.group) for n in range(1, 6)]
         # Nova's pages are shorter than the limit that a client asks for.
         self.flags(max_limit=2, group='api')
-        nova = self.nova()
         self.assertEqual(
             members,
-            [m.uuid for m in nova.cluster(members[0], self.project).members],
+            [m.uuid for m in self.read(members[0], self.project).members],
         )
         for server, project, reason in (
             (members[0], STRANGER, 'not of this project'),
@@ -299,22 +303,22 @@ class NovaTest(VendordataCase):
             (self.member(9, 'host2', None), self.project, 'no server group'),
         ):
             error = self.assertRaises(
-                nova_api.NotMember, nova.cluster, server, project
+                nova_api.NotMember, self.read, server, project
             )
             self.assertIn(reason, str(error))
         with nova_fixtures.DownCellFixture():
             self.assertRaises(
-                RuntimeError, nova.cluster, members[0], self.project
+                RuntimeError, self.read, members[0], self.project
             )
         self.api_down = True
-        self.assertRaises(RuntimeError, nova.cluster, members[0], self.project)
+        self.assertRaises(RuntimeError, self.read, members[0], self.project)
         self.api_down = False
         self.admin_api.delete_server(members[0])
         self._wait_until_deleted({'id': members[0]})
         self.assertRaises(
-            nova_api.NotMember, nova.cluster, members[0], self.project
+            nova_api.NotMember, self.read, members[0], self.project
         )
         self.admin_api.delete_server_group(self.group)
         self.assertRaises(
-            nova_api.NotMember, nova.cluster, members[1], self.project
+            nova_api.NotMember, self.read, members[1], self.project
         )

@@ -10,6 +10,7 @@ what each network carried.
 """
 
 import ipaddress
+import json
 import pathlib
 import re
 import subprocess
@@ -74,7 +75,7 @@ class LibraryCase(base.TestCase):
             for guest, host in guests.HOSTS.items()
         )
         cluster = model.Cluster('1', 'weather', members)
-        return answer.answer(cluster, members[number - 1].uuid)
+        return json.loads(answer.Answers(cluster).of(members[number - 1].uuid))
 
     def exchange(self, network: str, peers: str) -> dict[str, int]:
         """Run a job; return the bytes that each network carried."""

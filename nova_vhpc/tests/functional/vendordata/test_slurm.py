@@ -8,7 +8,6 @@ import re
 from nova_vhpc.tests import base
 from nova_vhpc.tests.functional.vendordata import slurm
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
 from nova_vhpc.vendordata.guest import topology_files
 
 
@@ -30,7 +29,7 @@ class SlurmTest(base.TestCase):
                 for number, switch in self.switches.items()
             ]
         )
-        members = answer.answer(cluster, fakes.uuid(1))['members']
+        members = fakes.answered(cluster, fakes.uuid(1))['members']
         self.slurm = self.useFixture(
             slurm.Slurm(
                 sorted(member['name'] for member in members),

@@ -37,6 +37,10 @@ class Agent:
         self.calls.append(('resume', server))
         return self.answer
 
+    def restore(self, server: str | None, wait_s: float) -> dict[str, Any]:
+        self.calls.append(('restore', server))
+        return self.answer
+
 
 class Bus(fixtures.Fixture):
     """Real RPC servers and a configuration file that leads to them.

@@ -196,7 +196,7 @@ class ListTest(ClusterTestCase):
             'cluster', 'list', '--config-file', str(file)
         )
         self.assertEqual(1, status)
-        self.assertIn('no transport_url', err)
+        self.assertIn('transport_url is not set', err)
 
     def test_tenant_sees_own_clusters_and_is_told_what_he_does_not(self):
         self.as_tenant()

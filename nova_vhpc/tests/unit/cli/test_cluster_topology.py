@@ -10,7 +10,7 @@ import fixtures
 from nova_vhpc.tests import osc_shell
 from nova_vhpc.tests.unit.cli import test_cluster
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer, nova_server, opaque_ids
+from nova_vhpc.vendordata import nova_server, opaque_ids
 
 SECRET = 'only the operator knows'
 HOST_ID = '0123456789abcdef' * 3
@@ -63,7 +63,7 @@ class TopologyTest(test_cluster.ClusterTestCase):
             name='renamed',
             hostname=hostname,
         )
-        found = answer.answer(fakes.cluster([member]), member.uuid)
+        found = fakes.answered(fakes.cluster([member]), member.uuid)
         path = self.path / 'vendor_data2.json'
         path.write_text(json.dumps({'vhpc': found}))
         return str(path)
@@ -111,10 +111,17 @@ class TopologyTest(test_cluster.ClusterTestCase):
         self.assertIn('--nodes', err.splitlines()[-1])
 
     def test_without_the_secret_nothing_is_printed(self):
-        status, out, err = self.topology('g')
+        file = self.path / 'id_secret'
+        self.conf.write_text(f'[vhpc_vendordata]\nid_secret_file = {file}\n')
+        argv = ('g', '--config-file', str(self.conf))
+        status, out, err = self.topology(*argv)
         self.assertEqual((1, ''), (status, out))
-        self.assertIn('[vhpc_vendordata]id_secret', err)
-        self.assertIn('id_secret', err.splitlines()[-1])
+        self.assertIn('[vhpc_vendordata]id_secret', err.splitlines()[-1])
+        # It is made by the service alone.
+        self.assertFalse(file.exists())
+        file.write_text(SECRET)
+        file.chmod(0o600)
+        self.assertEqual(0, self.topology(*argv)[0])
 
     def test_short_secret_is_refused(self):
         self.conf.write_text('[vhpc_vendordata]\nid_secret = short\n')
@@ -141,7 +148,7 @@ class TopologyTest(test_cluster.ClusterTestCase):
             ]
         )
         file = self.path / 'vendor_data2.json'
-        found = answer.answer(cluster, fakes.uuid(1))
+        found = fakes.answered(cluster, fakes.uuid(1))
         file.write_text(json.dumps({'vhpc': found}))
         argv = ('cluster', 'topology', '--format', 'slurm-conf')
         status, out, err = osc_shell.run(

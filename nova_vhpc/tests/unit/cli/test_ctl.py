@@ -1,27 +1,32 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""``nova-vhpc-ctl`` says what became of each server."""
+"""``nova-vhpc-ctl`` and ``openstack vhpc host``: the same calls to agents."""
 
 import contextlib
 import io
+import json
 import os
 import pathlib
+import uuid
 from typing import Any
-from unittest import mock
 
 import fixtures
-from oslotest import base
 
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.cli import ctl
+from nova_vhpc.tests import base, osc_shell
+from nova_vhpc.tests.unit.cli import bus
+
+HEALTHY = {'healthy': True, 'parts': {}}
+AGENT = {'paused': False, 'dry_run': False}
 
 
-def told(*restored: str, **failed: str) -> dict[str, Any]:
-    return {'restored': list(restored), 'failed': failed, 'unknown': []}
+def told(*done: str, key: str = 'restored', **failed: str) -> dict[str, Any]:
+    return {key: list(done), 'failed': failed, 'unknown': []}
 
 
-class CallAllTest(base.BaseTestCase):
+class CallAllTest(base.TestCase):
     def test_answers_and_failures_are_in_the_order_of_the_hosts(self) -> None:
         hosts = [f'c{number}' for number in range(100)]
 
@@ -40,24 +45,137 @@ class CallAllTest(base.BaseTestCase):
         self.assertRaises(KeyError, control.call_all, ['c1'], {}.__getitem__)
 
 
-class CtlTest(base.BaseTestCase):
-    def run_with(
-        self, answers: dict[str, Any], *words: str
-    ) -> tuple[int, str, str]:
-        """Run a command; hosts answer as given, by name."""
-        out, err = io.StringIO(), io.StringIO()
-        client = mock.create_autospec(control.ControlClient)
-        client.return_value.call.side_effect = lambda host, *a, **k: answers[
-            host
+class DoorTestCase(base.TestCase):
+    """Real calls to agents over a bus, by either door."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.bus = self.useFixture(bus.Bus())
+        # Queues of the bus outlive a test.
+        self.suffix = uuid.uuid4().hex
+
+    def host(self, name: str) -> str:
+        return f'{name}-{self.suffix}'
+
+    def agents(self, **answers: dict[str, Any]) -> list[bus.Agent]:
+        """Let the agents of hosts answer, and remember the hosts."""
+        self.hosts = [self.host(name) for name in answers]
+        return [
+            self.bus.agent(self.host(name), **answer)
+            for name, answer in answers.items()
         ]
-        hosts = [word for host in answers for word in ('--host', host)]
-        with (
-            mock.patch.object(control, 'ControlClient', client),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
+
+    def ctl(self, *words: str) -> tuple[int, str, str]:
+        """Run ``nova-vhpc-ctl``; the suffix of hosts is not in its output."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = ctl.main([*self.bus.options, *words])
+            except SystemExit as stop:
+                status = stop.code
+        return self.plain(status, out.getvalue(), err.getvalue())
+
+    def plain(self, status: Any, *texts: str) -> Any:
+        return (
+            status,
+            *(text.replace(f'-{self.suffix}', '') for text in texts),
+        )
+
+    def both(self, command: str, *words: str) -> tuple[int, list[Any], str]:
+        """Run a command by both doors, which must answer the same.
+
+        :returns: exit status, rows, and standard error.
+        """
+        named = [word for host in self.hosts for word in ('--host', host)]
+        by_ctl = self.ctl(command, *named, *words, '-f', 'json')
+        by_client = self.plain(
+            *osc_shell.run(
+                *(None, 'host', command, *self.hosts, *self.bus.options),
+                *(*words, '-f', 'json'),
+            )
+        )
+        self.assertEqual(by_ctl, by_client)
+        status, out, err = by_ctl
+        return status, [list(row.values()) for row in json.loads(out)], err
+
+
+class ChangeTest(DoorTestCase):
+    def test_outcome_of_each_server(self) -> None:
+        one, two = told(), told('z')
+        busy = 'host a: server x is not restored: busy'
+        late = 'host a: server x is not resumed: busy'
+        unknown = (
+            'server z is not known to the agent of a, b; on which host does '
+            'it run, and has its flavor vhpc: extra specs?'
+        )
+        for command, server, answers, rows in (
+            ('restore', None, [told('x', 'y')], [(['x', 'y'], [])]),
+            ('pause', None, [told('y', x='busy')], [(['y'], [busy])]),
+            ('resume', 'x', [told('x', key='resumed')], [(['x'], [])]),
+            ('resume', 'x', [told(key='resumed', x='busy')], [([], [late])]),
+            ('restore', 'z', [one, two], [([], []), (['z'], [])]),
+            ('restore', 'z', [one, one], [([], [unknown])] * 2),
         ):
-            code = ctl.main(['--config-file', os.devnull, *words, *hosts])
-        return code, out.getvalue(), err.getvalue()
+            with self.subTest(command=command, answers=answers):
+                self.suffix = uuid.uuid4().hex
+                agents = self.agents(**dict(zip('ab', answers, strict=False)))
+                words = ('--server', server) if server else ()
+                status, found, _ = self.both(command, *words)
+                self.assertEqual(rows, [(row[2], row[3]) for row in found])
+                failed = [bool(problems) for _, problems in rows]
+                self.assertEqual(failed, [not row[1] for row in found])
+                self.assertEqual(int(any(failed)), status)
+                for agent in agents:
+                    self.assertEqual([(command, server)] * 2, agent.calls)
+
+    def test_answer_of_another_version_is_told_beside_the_others(self) -> None:
+        self.agents(a={'restored': 5}, b=told('x'))
+        status, (one, two), _ = self.both('pause')
+        self.assertEqual((1, False, True), (status, one[1], two[1]))
+        self.assertIn('is not that of', one[3][0])
+
+    def test_host_without_an_agent_is_not_done(self) -> None:
+        self.agents(a=told())
+        self.hosts.append(self.host('b'))
+        status, (one, two), _ = self.both('pause', '--timeout', '2')
+        self.assertEqual((1, True, False), (status, one[1], two[1]))
+        self.assertIn('host b: ', two[3][0])
+
+    def test_json_is_the_whole_answer_and_problems_are_said(self) -> None:
+        self.agents(a=told('x', y='busy'))
+        status, out, err = self.ctl('restore', '--host', *self.hosts, '--json')
+        self.assertEqual(1, status)
+        self.assertEqual({'a': told('x', y='busy')}, json.loads(out))
+        self.assertIn('server y is not restored: busy', err)
+
+    def test_server_may_be_named_with_or_without_an_option(self) -> None:
+        (agent,) = self.agents(a=told('z'))
+        for words in (('z',), ('--server', 'z')):
+            status, _, err = self.ctl('restore', '--host', *self.hosts, *words)
+            self.assertEqual((0, ''), (status, err))
+        self.assertEqual([('restore', 'z')] * 2, agent.calls)
+
+    def test_agents_need_no_login_but_a_bus(self) -> None:
+        for argv in (('pause', 'a'), ('status', 'a')):
+            status, _, err = osc_shell.run(
+                *(None, 'host', *argv, '--config-file', os.devnull)
+            )
+            self.assertEqual(1, status)
+            self.assertIn('transport_url is not set', err)
+
+
+class StatusTest(DoorTestCase):
+    def status(self, answer: dict[str, Any]) -> str:
+        """Return the status of a host, which both doors show alike."""
+        self.suffix = uuid.uuid4().hex
+        self.agents(a=answer)
+        found = self.ctl('status', '--host', *self.hosts)
+        client = osc_shell.run(
+            *(None, 'host', 'status', *self.hosts, *self.bus.options)
+        )
+        self.assertEqual(found, self.plain(*client))
+        self.assertEqual((0, ''), (found[0], found[2]))
+        return found[1]
 
     def test_parts_that_are_not_healthy_are_shown(self) -> None:
         part = {'state': 'ok', 'healthy': True, 'what': '', 'action': ''}
@@ -69,103 +187,51 @@ class CtlTest(base.BaseTestCase):
             'since': 0.0,
         }
         judged = {'healthy': False, 'parts': {'libvirt': part, 'bus': off}}
-        _, out, _ = self.run_with({'a': {'health': judged}}, 'status')
+        out = self.status({'health': judged, 'vms': []})
         self.assertIn(', not healthy', out)
         self.assertIn(
             '  bus: degraded since 1970-01-01 00:00:00 UTC: no broker; start',
             out,
         )
         self.assertNotIn('libvirt:', out)
+        self.assertIn('servers: 0', out)
 
-    def test_all_servers_restored_exits_with_0(self) -> None:
-        for command in ('restore', 'pause'):
-            code, out, err = self.run_with({'a': told('x', 'y')}, command)
-            self.assertEqual((0, ''), (code, err))
-            self.assertIn('a: restored 2 servers x y', out)
+    def test_agent_that_does_not_judge_itself_is_not_called_healthy(
+        self,
+    ) -> None:
+        self.assertIn('health unknown', self.status({'vms': []}))
+        self.assertNotIn('unknown', self.status({'health': HEALTHY}))
 
-    def test_server_not_restored_exits_with_1(self) -> None:
-        for command in ('restore', 'pause'):
-            code, out, err = self.run_with({'a': told('x', y='busy')}, command)
-            self.assertEqual(1, code)
-            self.assertIn('restored 1 servers x', out)
-            self.assertIn('host a: server y is not restored: busy', err)
+    def test_unreadable_answer_is_reported_beside_the_others(self) -> None:
+        self.agents(a={'agent': 5}, b={'vms': []})
+        hosts = [word for host in self.hosts for word in ('--host', host)]
+        status, out, err = self.ctl('status', *hosts)
+        self.assertEqual(1, status)
+        self.assertIn('b: agent ?', out)
+        self.assertIn('host a: its answer is not that of', err)
 
-    def test_server_unknown_to_all_hosts_exits_with_1(self) -> None:
-        nobody = told() | {'unknown': ['z']}
-        code, _, err = self.run_with(
-            {'a': nobody, 'b': nobody}, 'restore', '--server', 'z'
-        )
-        self.assertEqual(1, code)
-        self.assertIn('server z is not known to the agent of a, b', err)
 
-    def test_server_known_to_one_host_exits_with_0(self) -> None:
-        code, _, err = self.run_with(
-            {'a': told() | {'unknown': ['z']}, 'b': told('z')},
-            'restore',
-            '--server',
-            'z',
-        )
-        self.assertEqual((0, ''), (code, err))
-
+class ArgumentsTest(DoorTestCase):
     def test_options_may_precede_or_follow_the_command(self) -> None:
-        answers = {'a': {'answer': {'version': 1}}}
-        before = self.run_with(answers, '--json', '--timeout', '7', 'status')
-        after = self.run_with(answers, 'status', '--json', '--timeout', '7')
+        self.agents(a={'version': 1})
+        host = ('--host', *self.hosts)
+        before = self.ctl('--json', '--timeout', '7', 'status', *host)
+        after = self.ctl('status', *host, '--json', '--timeout', '7')
         self.assertEqual(before, after)
-        self.assertIn('"version": 1', after[1])
-        parse = ctl.make_parser().parse_args
-        self.assertEqual(
-            parse(['--timeout', '7', '--json', 'pause']),
-            parse(['pause', '--timeout', '7', '--json']),
-        )
-        self.assertFalse(parse(['pause']).json)
+        self.assertEqual({'a': {'version': 1}}, json.loads(after[1]))
 
     def test_files_before_and_after_the_command_are_read(self) -> None:
-        files = []
-        for text in ('call_timeout = 7', ''):
-            file = self.useFixture(fixtures.TempDir()).join('conf')
-            pathlib.Path(file).write_text(f'[vhpc_peers]\n{text}\n')
-            files += ['--config-file', file]
-        parse = ctl.make_parser().parse_args
-        for before in range(0, 5, 2):
-            words = [*files[:before], 'status', *files[before:]]
-            conf = ctl.make_conf(parse(words))
-            self.assertEqual(files[1::2], conf.config_file)
-            self.assertEqual(7, conf.vhpc_peers.call_timeout)
-
-    def test_one_server_is_resumed_or_the_reason_is_printed(self) -> None:
-        code, out, err = self.run_with(
-            {'a': {'resumed': ['x'], 'failed': {}, 'unknown': []}},
-            'resume',
-            'x',
-        )
-        self.assertEqual((0, 'a: resumed x\n', ''), (code, out, err))
-        code, out, err = self.run_with(
-            {'a': {'resumed': [], 'failed': {'x': 'busy'}, 'unknown': []}},
-            'resume',
-            'x',
-        )
-        self.assertEqual((1, ''), (code, out))
-        self.assertIn('host a: server x is not resumed: busy', err)
-        code, out, err = self.run_with(
-            {'a': {'resumed': [], 'failed': {}, 'unknown': ['x']}},
-            'resume',
-            'x',
-        )
-        self.assertEqual((1, ''), (code, out))
-        self.assertIn('server x is not known to the agent of a', err)
-
-    def test_server_may_be_named_with_or_without_an_option(self) -> None:
-        for words in (('z',), ('--server', 'z')):
-            code, _, err = self.run_with({'a': told('z')}, 'restore', *words)
-            self.assertEqual((0, ''), (code, err))
-
-    def test_resume_and_status_are_printed(self) -> None:
-        code, out, _ = self.run_with({'a': {}}, 'resume')
-        self.assertEqual((0, 'a: resume: done\n'), (code, out))
-        code, out, _ = self.run_with({'a': {'vms': []}}, 'status')
-        self.assertEqual(0, code)
-        self.assertIn('servers: 0', out)
+        self.agents(a={'vms': []})
+        wrong = pathlib.Path(self.useFixture(fixtures.TempDir()).join('conf'))
+        wrong.write_text('[vhpc_peers]\ncall_timeout = wrong\n')
+        more = ('--config-file', str(wrong))
+        host = ('--host', *self.hosts)
+        for words in ((*more, 'status'), ('status', *more)):
+            # The bus is named by a file before the command.
+            status, _, err = self.ctl(*words, *host)
+            self.assertEqual(2, status)
+            self.assertIn(str(wrong), err)
+        self.assertEqual(0, self.ctl('status', *self.bus.options, *host)[0])
 
     def test_empty_name_is_refused(self) -> None:
         for words in (
@@ -174,18 +240,6 @@ class CtlTest(base.BaseTestCase):
             ['restore', '--host', 'a', '--server', ''],
             ['resume', ''],
         ):
-            err = io.StringIO()
-            with contextlib.redirect_stderr(err):
-                ending = self.assertRaises(
-                    SystemExit, ctl.make_parser().parse_args, words
-                )
-            self.assertEqual(2, ending.code)
-            self.assertIn('is no name', err.getvalue())
-
-    def test_unreadable_answer_is_reported_beside_the_others(self) -> None:
-        code, out, err = self.run_with(
-            {'a': {'agent': 5}, 'b': {'vms': []}}, 'status'
-        )
-        self.assertEqual(1, code)
-        self.assertIn('b: agent ?', out)
-        self.assertIn('host a: its answer is not that of', err)
+            status, _, err = self.ctl(*words)
+            self.assertEqual(2, status)
+            self.assertIn('is no name', err)

@@ -17,6 +17,7 @@ from oslo_upgradecheck import upgradecheck
 from oslotest import base
 
 from nova_vhpc.agent.daemon import status_socket
+from nova_vhpc.agent.rpc import control
 from nova_vhpc.cli import (
     agent,
     ctl,
@@ -83,7 +84,7 @@ class ExitCodeTest(base.BaseTestCase):
     def test_ctl(self) -> None:
         bus = self.file('[DEFAULT]\ntransport_url = fake:/\n')
         self.replace(
-            ctl.control,
+            control,
             'call_all',
             side_effect=[({}, {}), ({}, {'a': 'is away'})],
         )
@@ -94,13 +95,13 @@ class ExitCodeTest(base.BaseTestCase):
     def test_explain(self) -> None:
         self.assert_code(1, explain, MISSING)
         self.assert_code(2, explain)
-        for code, reason in ((0, None), (explain.NO_PLAN, 'all are full')):
-            answer = types.SimpleNamespace(
-                placement=types.SimpleNamespace(infeasible_reason=reason),
-                as_dict=dict,
+        for code, cpus in ((0, 1), (explain.NO_PLAN, 0)):
+            _, path = self.file(
+                '{"flavor": {"vcpus": 1, "ram_mb": 1}, "hosts": [{"name": '
+                f'"c1", "cpus": {cpus}, "free_ram_mb": 1, "used_vcpus": 0'
+                '}]}'
             )
-            self.replace(explain, 'explained', return_value=answer)
-            self.assert_code(code, explain, '--flavor', 'a', '--json')
+            self.assert_code(code, explain, path, '--json')
 
     def test_flavor(self) -> None:
         self.assert_code(2, flavor)

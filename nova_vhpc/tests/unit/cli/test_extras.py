@@ -30,9 +30,9 @@ LOADED_BY_OTHERS = {
     'scheduler': ('scheduler.filters', 'scheduler.weights'),
     'osc': (
         'cli.cluster',
-        'cli.explain_command',
+        'cli.explain',
         'cli.flavor',
-        'cli.host_control',
+        'cli.ctl',
     ),
 }
 """Modules that nova or the ``openstack`` client loads, for each extra."""

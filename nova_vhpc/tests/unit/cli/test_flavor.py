@@ -46,7 +46,7 @@ class FlavorTest(base.TestCase):
         for argv in (
             ['show', 'f'],
             ['set', 'f', '--workload', 'parallel'],
-            ['set', 'f', '--workload', 'general'],
+            ['set', 'f', '--workload', 'general', '--dry-run'],
         ):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
@@ -66,7 +66,6 @@ class FlavorTest(base.TestCase):
         for argv in (('--all',), ('f',)):
             status, out, _ = self.run_(wrong, 'check', *argv)
             self.assertEqual(1, status)
-            self.assertIn('Flavor f: ', out)
             self.assertIn('vhpc:wrokload', out)
             status, out, _ = self.run_(wrong, 'check', *argv, '--json')
             self.assertEqual(1, status)
@@ -85,18 +84,25 @@ class FlavorTest(base.TestCase):
             self.assertRaises(SystemExit, self.run_, {}, 'check', *argv)
 
     def test_alias_that_stays_is_reported(self):
-        for argv in (('set', 'f', '--network', 'shared'), ('unset', 'f')):
+        for argv in (
+            ('set', 'f', '--network', 'shared', '--dry-run'),
+            ('unset', 'f', '--dry-run'),
+        ):
             status, out, _ = self.run_(EXPORTED, *argv)
             self.assertEqual(0, status)
             self.assertIn('nic:1 stays', out)
             _, out, _ = self.run_(EXPORTED, *argv, '--json')
             self.assertIn('nic:1 stays', json.loads(out)['advice'][-1])
-        _, out, _ = self.run_(EXPORTED, 'unset', 'f', '--alias', 'nic')
+        _, out, _ = self.run_(
+            EXPORTED, 'unset', 'f', '--alias', 'nic', '--dry-run'
+        )
         self.assertNotIn('stays', out)
 
     def set_(self, specs, *argv):
         """Return what a flavor would be, and the advice."""
-        status, out, err = self.run_(specs, 'set', 'f', *argv, '--json')
+        status, out, err = self.run_(
+            specs, 'set', 'f', *argv, '--dry-run', '--json'
+        )
         self.assertEqual((0, ''), (status, err))
         answer = json.loads(out)
         return answer['after'], answer['advice']
@@ -128,7 +134,7 @@ class FlavorTest(base.TestCase):
 
     def test_ports_without_a_network_are_refused(self):
         status, _, err = self.run_(
-            {}, 'set', 'f', '--workload', 'parallel', '--ports'
+            {}, 'set', 'f', '--workload', 'parallel', '--ports', '--dry-run'
         )
         self.assertEqual(1, status)
         self.assertIn('--ports', err)

@@ -6,7 +6,11 @@ from nova_vhpc.tests.unit.cli import bus, test_cluster
 from nova_vhpc.topology import model
 from nova_vhpc_lab.bench.scheduler import world
 
-STATUS = {'agent': {'paused': False, 'dry_run': False}, 'vms': []}
+STATUS = {
+    'agent': {'paused': False, 'dry_run': False},
+    'health': {'healthy': True, 'parts': {}},
+    'vms': [],
+}
 
 
 class FactsTest(test_cluster.ClusterTestCase):
@@ -60,7 +64,7 @@ class FactsTest(test_cluster.ClusterTestCase):
         resources[model.UPLINK]['capacity'] = 0
         self.bus.agent(
             'host00000',
-            **STATUS,
+            **{k: v for k, v in STATUS.items() if k != 'health'},
             health={
                 'healthy': False,
                 'parts': {

@@ -25,10 +25,10 @@ ARGUMENTS = {
 }
 
 DISTRIBUTIONS = {
+    'cliff': 'cliff',
     'keystoneauth1': 'keystoneauth1',
     'libvirt': 'libvirt-python',
     'openstack': 'openstacksdk',
-    'osc_lib': 'osc-lib',
     'oslo_config': 'oslo.config',
     'oslo_messaging': 'oslo.messaging',
     'prometheus_client': 'prometheus_client',
@@ -40,9 +40,9 @@ DISTRIBUTIONS = {
 # What a program can do nothing without.
 NEEDED = {
     'agent': ('libvirt', 'oslo_messaging', 'prometheus_client', 'stevedore'),
-    'ctl': ('oslo_config',),
-    'explain': ('openstack', 'keystoneauth1', 'rich', 'yaml'),
-    'flavor': ('openstack', 'keystoneauth1', 'osc_lib', 'yaml'),
+    'ctl': ('cliff', 'oslo_config'),
+    'explain': ('cliff', 'openstack', 'keystoneauth1', 'yaml'),
+    'flavor': ('cliff', 'openstack', 'keystoneauth1', 'yaml'),
     'hook': ('libvirt',),
     'status': ('oslo_config', 'keystoneauth1'),
     'top': ('rich',),

@@ -104,5 +104,5 @@ class FlavorTest(shell.ShellTestCase):
                 'flavor', 'set', 'f', '--workload', 'parallel'
             )
             self.assertEqual((1, ''), (status, out))
-            self.assertIn('only an administrator may', err)
+            self.assertIn('needs the role admin', err)
             self.assertNotIn('403', err)

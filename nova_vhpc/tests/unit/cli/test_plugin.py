@@ -5,8 +5,7 @@ import argparse
 import subprocess
 import sys
 
-from osc_lib.command import command
-
+from nova_vhpc.cli import base as cli_base
 from nova_vhpc.cli import plugin
 from nova_vhpc.tests import base, osc_shell
 
@@ -24,7 +23,7 @@ class PluginTest(base.TestCase):
         for name, target in osc_shell.entry_points().items():
             with self.subTest(name):
                 kind = osc_shell.load(target)
-                self.assertTrue(issubclass(kind, command.Command))
+                self.assertTrue(issubclass(kind, cli_base.Command))
                 self.assertTrue(kind.__doc__)
                 verb = name.rpartition('_')[2]
                 self.assertTrue(kind.__name__.lower().startswith(verb))

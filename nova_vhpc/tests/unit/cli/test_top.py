@@ -72,7 +72,9 @@ class TopTest(TopCase):
         with mock.patch.dict(os.environ):
             os.environ.pop('COLUMNS', None)
             (head,) = (
-                line for line in self.once().splitlines() if 'recv %' in line
+                line
+                for line in self.once().splitlines()
+                if 'received %' in line
             )
         for column in columns.COLUMNS:
             if column is not columns.HOST:

@@ -11,6 +11,22 @@ from nova_vhpc.conf import scheduler, topology, types
 from nova_vhpc.tests import base
 
 
+class SchedulerCheckTest(base.TestCase):
+    def test_options_that_contradict_each_other_are_refused(self):
+        for options, text in (
+            ({'switch_key': ' '}, 'switch_key is empty'),
+            ({'rack_key': 'vhpc:switch'}, 'rack_key is vhpc:switch, as is'),
+            ({'snapshot_ttl': 900}, 'less than snapshot_ttl \\(900 s\\)'),
+        ):
+            with self.subTest(text):
+                conf = cfg.ConfigOpts()
+                scheduler.register_opts(conf)
+                scheduler.check(conf)
+                for name, value in options.items():
+                    conf.set_override(name, value, 'vhpc_scheduler')
+                self.assertRaisesRegex(cfg.Error, text, scheduler.check, conf)
+
+
 class OvercommitLimitsTest(base.TestCase):
     def read(self, text):
         conf = cfg.ConfigOpts()

@@ -34,7 +34,7 @@ class RpcTest(base.TestCase):
                         if argument not in ('self', 'context', 'fields'):
                             self.assertIn(argument, page)
         fields = messages.encode_phase(
-            protocol.Message('c', 'h', 1, 2, ClusterPlan(Phase.IO, 5), 6)
+            protocol.Message('c', 'h', 1, 2, 6, ClusterPlan(Phase.IO, 5))
         )
         for name in fields:
             self.assertIn(name, page)

@@ -3,6 +3,7 @@
 
 
 import copy
+import dataclasses
 import json
 
 from nova_vhpc.explain import explain
@@ -232,6 +233,12 @@ class FitTest(base.TestCase):
         document = request([host(1)], network=None)
         document['flavor']['extra_specs'] = {'vhpc:workload': 'general'}
         self.assertEqual((), answer(document).notes)
+
+    def test_note_says_that_members_are_in_a_cell_that_does_not_answer(self):
+        found, hosts = read(request([host(1)], members=1), now_s=NOW_S)
+        found = dataclasses.replace(found, unlocated=2, policy='affinity')
+        (note,) = explain.explain(found.question(hosts, NOW_S)).notes
+        self.assertIn('where 2 member(s) run', note)
 
     def test_slots_count_several_devices_per_member(self):
         document = request(

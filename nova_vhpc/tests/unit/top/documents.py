@@ -15,6 +15,7 @@ AGENT = {
     'cpus': '0-31',
     'tick_us': 1500.0,
     'period_us': 100_000,
+    'ticks': 9_000,
     'overruns': 3,
     'dry_run': False,
     'paused': False,

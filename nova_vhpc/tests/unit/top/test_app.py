@@ -10,9 +10,12 @@ from collections.abc import Callable
 
 from textual import pilot, widgets
 
+from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.top import documents
-from nova_vhpc.top import app, help_screen, server_table
-from nova_vhpc.top.poller import Failed, Fetched
+from nova_vhpc.top import app
+from nova_vhpc.top import table as parts
+from nova_vhpc.top.app import Polled
+from nova_vhpc.top.model import Order
 from nova_vhpc.top.sources import Answers, SourceError
 
 LONG_S = 3600.0
@@ -41,12 +44,14 @@ class Source:
 
 
 def make(document: dict, **arguments: object) -> app.TopApp:
-    return app.TopApp(Source(), Answers({'': document}), LONG_S, **arguments)
+    return app.TopApp(
+        Source().fetch, Answers({'': document}), LONG_S, **arguments
+    )
 
 
 def names(top: app.TopApp) -> list[str]:
     """Return the first cell of each row."""
-    table = top.screen_stack[0].query_one(server_table.ServerTable)
+    table = top.screen_stack[0].query_one(parts.ServerTable)
     return [
         str(table.get_row_at(number)[0]).strip()
         for number in range(table.row_count)
@@ -148,12 +153,12 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
             for key, text in (('question_mark', 'quit'), ('i', '[disk] full')):
                 await run.press(key)
                 await settle(run)
-                self.assertIsInstance(top.screen, help_screen.TextScreen)
+                self.assertIsInstance(top.screen, parts.TextScreen)
                 page = top.screen.query_one(widgets.Static)
                 self.assertIn(text, str(page.render()))
                 await run.press('q')
                 await settle(run)
-                self.assertNotIsInstance(top.screen, help_screen.TextScreen)
+                self.assertNotIsInstance(top.screen, parts.TextScreen)
                 self.assertTrue(top.is_running)
 
     async def test_q_and_ctrl_c_leave_with_status_0(self) -> None:
@@ -173,7 +178,7 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
                 *SEVERAL['vms'],
                 documents.vm('zz'),
             )
-            top.post_message(Fetched(Answers({'': more})))
+            top.post_message(Polled(Answers({'': more})))
             await settle(run)
             self.assertEqual(7, len(names(top)))
             self.assertIn('wn-2 (', words(top, 'detail'))
@@ -182,13 +187,13 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
         top = make(SEVERAL)
         async with top.run_test(size=(80, 24)) as run:
             await settle(run)
-            table = top.query_one(server_table.ServerTable)
+            table = top.query_one(parts.ServerTable)
             row = names(top).index('wn-1')
             self.assertIn('99', str(table.get_row_at(row)[2]))
             changed = documents.document(
                 documents.vm('wn-1', received=0.42), *SEVERAL['vms'][1:]
             )
-            top.post_message(Fetched(Answers({'': changed})))
+            top.post_message(Polled(Answers({'': changed})))
             await settle(run)
             self.assertIn('42', str(table.get_row_at(row)[2]))
 
@@ -197,12 +202,12 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
         other = Answers({'': documents.document(documents.vm('other'))})
         async with top.run_test(size=(80, 24)) as run:
             await run.press('p')
-            top.post_message(Fetched(other))
+            top.post_message(Polled(other))
             await settle(run)
             self.assertIn('FROZEN', words(top, 'head'))
             self.assertIn('wn-1', names(top))
             await run.press('p')
-            top.post_message(Fetched(other))
+            top.post_message(Polled(other))
             await settle(run)
             self.assertNotIn('wn-1', names(top))
 
@@ -210,15 +215,15 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
         top = make(SEVERAL)
         async with top.run_test(size=(80, 24)) as run:
             for failure, text in (
-                (Failed('the agent is gone'), 'the agent is gone'),
-                (Fetched(Answers({'': {}})), 'another version'),
+                (Polled(None, 'the agent is gone'), 'the agent is gone'),
+                (Polled(Answers({'': {}})), 'another version'),
             ):
                 top.post_message(failure)
                 await settle(run)
                 self.assertIn('No answer for ', words(top, 'problems'))
                 self.assertIn(text, words(top, 'problems'))
                 self.assertIn('wn-1', names(top))
-            top.post_message(Fetched(Answers({'': SEVERAL})))
+            top.post_message(Polled(Answers({'': SEVERAL})))
             await settle(run)
             self.assertEqual('', words(top, 'problems'))
 
@@ -235,7 +240,7 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
         top = make(documents.many())
         async with top.run_test(size=(80, 24)) as run:
             await settle(run)
-            table = top.query_one(server_table.ServerTable)
+            table = top.query_one(parts.ServerTable)
             narrow = len(table.columns)
             self.assertEqual(0, table.max_scroll_x)
             await run.resize_terminal(200, 50)
@@ -246,7 +251,7 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
     async def test_answers_are_asked_for_again(self) -> None:
         source = Source(documents.document(documents.vm('later')))
         first = Answers({'': documents.document()})
-        top = app.TopApp(source, first, 0.01)
+        top = app.TopApp(source.fetch, first, 0.01)
         async with top.run_test(size=(80, 24)) as run:
             await until(run, lambda: 'later' in names(top))
             source.document = None
@@ -259,9 +264,61 @@ class ScreenTest(unittest.IsolatedAsyncioTestCase):
             await until(run, lambda: words(top, 'problems') == '')
 
     async def test_options_choose_order_and_filter(self) -> None:
-        top = make(
-            SEVERAL, chosen=app.order.Order.RECEIVED, words='gang window'
-        )
+        top = make(SEVERAL, chosen=Order.RECEIVED, words='gang window')
         async with top.run_test(size=(80, 24)) as run:
             await settle(run)
             self.assertEqual(['3f9a6c21 (2)', 'wn-2', 'wn-1'], names(top))
+
+    async def test_long_notes_take_the_free_lines(self) -> None:
+        reason = 'windows cost its neighbours too much, ' * 4 + 'so none'
+        document = documents.document(
+            documents.vm('wn-1', reason=reason),
+            documents.vm('wn-2', reason=reason),
+        )
+        top = make(document)
+        async with top.run_test(size=(120, 40)) as run:
+            await settle(run)
+            table = top.query_one(parts.ServerTable)
+            shown = str(table.get_row_at(1)[-1])
+            self.assertEqual(reason, ' '.join(shown.split()))
+            self.assertEqual(
+                [len(shown.splitlines())] * 2,
+                [row.height for row in table.ordered_rows[1:]],
+            )
+            await run.resize_terminal(120, 12)
+            await until(run, lambda: table.ordered_rows[2].height == 1)
+            self.assertTrue(str(table.get_row_at(2)[-1]).endswith('…'))
+            self.assertEqual(0, table.max_scroll_y)
+            await run.press('end')
+            await settle(run)
+            self.assertIn(reason[:40], words(top, 'detail'))
+
+
+class PictureTest(base.TestCase):
+    def test_picture_has_the_table_and_no_foreign_fonts(self) -> None:
+        top = app.TopApp(Source().fetch, Answers({'': documents.many()}))
+        svg = app.picture(top, (100, 30))
+        self.assertIn('>wn-0', svg)
+        self.assertNotIn('url("http', svg)
+        self.assertTrue(svg.startswith('<svg'))
+
+
+class MendTest(base.TestCase):
+    def test_blanks_at_the_start_become_a_place(self) -> None:
+        text = (
+            '<text x="12.2" y="5" textLength="36.6" c="#">&#160;&#160;a</text>'
+        )
+        self.assertEqual(
+            '<text x="36.6" y="5" textLength="12.2" c="#">a</text>\n',
+            app.mend(text),
+        )
+
+    def test_nothing_is_fetched_from_other_sites(self) -> None:
+        svg = (
+            '<style>@font-face { font-family: "Fira Code"; src: url("u"); }\n'
+            '.m { font-family: Fira Code, monospace; }</style>'
+        )
+        self.assertEqual(
+            '<style>.m { font-family: monospace; }</style>\n',
+            app.mend(svg),
+        )

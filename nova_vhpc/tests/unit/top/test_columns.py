@@ -5,7 +5,7 @@
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.top import documents
-from nova_vhpc.top import columns, order, reader
+from nova_vhpc.top import columns, model, reader
 from nova_vhpc.top.model import Cluster, Server
 from nova_vhpc.top.sources import Answers
 
@@ -13,7 +13,7 @@ from nova_vhpc.top.sources import Answers
 def rows(document: dict) -> list[Server | Cluster]:
     found: list[Server | Cluster] = []
     servers = reader.snapshot(Answers({'': document})).servers
-    for cluster in order.clusters(servers):
+    for cluster in model.group(servers):
         found += [cluster, *cluster.servers]
     return found
 
@@ -43,7 +43,14 @@ class FoldTest(base.TestCase):
 
     def test_80_columns_say_who_is_slow_and_where_it_runs(self) -> None:
         shown = columns.fold(rows(documents.many()), 80, False)
-        for title in ('server', 'state', 'recv %', 'CPU %', 'lat us', 'pins'):
+        for title in (
+            'server',
+            'state',
+            'received %',
+            'CPU %',
+            'latency ms',
+            'pins',
+        ):
             self.assertIn(title, titles(shown))
 
     def test_hosts_have_a_column_only_if_asked_for(self) -> None:
@@ -54,7 +61,7 @@ class FoldTest(base.TestCase):
 
     def test_what_is_free_goes_to_the_note(self) -> None:
         document = documents.document(documents.vm('a', reason='x' * 300))
-        (*_, (note, width)) = columns.fold(rows(document), 240, False)
+        (*_, (note, width)) = columns.fold(rows(document), 260, False)
         self.assertIs(columns.NOTE, note)
         self.assertGreater(width, 100)
 
@@ -77,8 +84,8 @@ class CellsTest(base.TestCase):
     def test_cluster_sums_or_takes_the_worst(self) -> None:
         for title, text in (
             ('server', '3f9a6c21 (2)'),
-            ('recv %', '50'),
-            ('lat us', '9'),
+            ('received %', '50'),
+            ('latency ms', '9'),
             ('vCPUs', '32'),
             ('CPU %', '300'),
             ('pins', '0-15'),
@@ -90,7 +97,7 @@ class CellsTest(base.TestCase):
         ):
             with self.subTest(title):
                 changes = {
-                    'sync_latency_us': 9.0,
+                    'sync_latency_us': 9_000.0,
                     'phase': 'computing',
                     'run_us': 299_999.5,
                 }
@@ -98,9 +105,9 @@ class CellsTest(base.TestCase):
 
     def test_unknown_values_are_a_dash(self) -> None:
         for title, key in (
-            ('recv %', 'received'),
+            ('received %', 'received'),
             ('CPU %', 'run_us'),
-            ('lat us', 'sync_latency_us'),
+            ('latency ms', 'sync_latency_us'),
             ('phase', 'phase'),
             ('slice ms', 'slice_us'),
             ('I/O', 'io_events'),

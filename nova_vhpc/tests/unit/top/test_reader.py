@@ -78,30 +78,6 @@ class ServersTest(base.TestCase):
         document['windows']['playing'] = False
         self.assertEqual('none', host(document).windows)
 
-    def test_agent_of_an_earlier_version_is_shown(self) -> None:
-        old = documents.vm('wn-1')
-        for key in ('server_name', 'received', 'remarks', 'vcpus', 'moves'):
-            del old[key]
-        document = documents.document(old)
-        del document['health']
-        document['metrics'] = {'state': 'failed', 'detail': 'port taken'}
-        document['publishing'] = {
-            'state': 'placement-away',
-            'detail': 'HTTP 503',
-            'problems': ['br-a has two uplinks'],
-        }
-        shown = reader.snapshot(Answers({'': document}))
-        self.assertEqual('instance-wn-1', shown.servers[0].name)
-        self.assertEqual(16, shown.servers[0].vcpus)
-        self.assertEqual(
-            (
-                'uplinks: placement-away: HTTP 503',
-                'metrics: failed: port taken',
-                'uplinks: br-a has two uplinks',
-            ),
-            shown.hosts[0].problems,
-        )
-
 
 class HostsTest(base.TestCase):
     def test_marks_say_what_is_out_of_the_ordinary(self) -> None:
@@ -112,6 +88,16 @@ class HostsTest(base.TestCase):
             ('DRY RUN', 'PAUSED', 'NO LIBVIRT'), host(document).marks
         )
         self.assertEqual((), host(documents.document()).marks)
+        for changes, echo_us, marks in (
+            ({'ticks': 990, 'overruns': 10}, None, ()),
+            ({'ticks': 990, 'overruns': 11}, None, ('MISSES TICKS',)),
+            ({}, 100_000, ()),
+            ({}, 100_001, ('SLOW MESSAGE BUS',)),
+        ):
+            with self.subTest(changes, echo_us=echo_us):
+                document = documents.document(**changes)
+                document['peers'] = {'state': 'up', 'echo_us': echo_us}
+                self.assertEqual(marks, host(document).marks)
 
     def test_health_is_said_with_what_is_off(self) -> None:
         document = documents.document()

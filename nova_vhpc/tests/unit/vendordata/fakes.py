@@ -5,8 +5,9 @@
 
 import dataclasses
 import ipaddress
+import json
 
-from nova_vhpc.vendordata import model, opaque_ids
+from nova_vhpc.vendordata import answer, model, opaque_ids
 
 PROJECT = 'f7ac731cc11f40efbc03a9f9e1d1d21f'
 SECRET = b'a secret of sixteen or more'
@@ -66,3 +67,13 @@ def cluster(members, network='shared-separate', **kwargs):
 def mixed(members):
     """A cluster in rank order, of members as they are."""
     return model.Cluster(GROUP, 'weather', model.ranked(members))
+
+
+def answered(cluster, uuid, live_members=None):
+    """What a member of a cluster is told."""
+    return json.loads(answer.Answers(cluster, live_members).of(uuid))
+
+
+def read(source, uuid, project=PROJECT):
+    """The cluster of a server, by a NovaClusterSource."""
+    return source.cluster(source.group_of(uuid, project), project)

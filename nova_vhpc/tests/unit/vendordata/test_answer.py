@@ -6,7 +6,7 @@ import ipaddress
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer, live, model
+from nova_vhpc.vendordata import live, model
 
 
 def _flag(flags, name):
@@ -24,7 +24,7 @@ class AnswerTest(base.TestCase):
 
     def test_every_member_gets_the_same_hostfile_and_its_own_rank(self):
         cluster = fakes.cluster(self.members)
-        answers = [answer.answer(cluster, m.uuid) for m in self.members]
+        answers = [fakes.answered(cluster, m.uuid) for m in self.members]
         self.assertEqual([0, 1, 2], [a['rank'] for a in answers])
         for one in answers:
             self.assertEqual(
@@ -51,24 +51,25 @@ class AnswerTest(base.TestCase):
                 {
                     'destination': '10.1.0.2/32',
                     'via': '10.0.0.2',
+                    'src': '10.1.0.1',
                     'mac': 'fa:16:3e:00:00:01',
                     'nic': 0,
                 }
             ],
-            answer.answer(cluster, fakes.uuid(1))['routes'],
+            fakes.answered(cluster, fakes.uuid(1))['routes'],
         )
-        self.assertEqual([], answer.answer(cluster, fakes.uuid(3))['routes'])
+        self.assertEqual([], fakes.answered(cluster, fakes.uuid(3))['routes'])
 
     def test_other_configurations_need_no_routes(self):
         for network in ('shared', 'separate', 'multiple-shared', 'exported'):
             cluster = fakes.cluster(self.members, network)
             self.assertEqual(
-                [], answer.answer(cluster, fakes.uuid(1))['routes']
+                [], fakes.answered(cluster, fakes.uuid(1))['routes']
             )
 
     def test_threads_take_the_slots_of_hybrid_programs(self):
         cluster = fakes.cluster(self.members, paradigm='hybrid')
-        found = answer.answer(cluster, fakes.uuid(1))
+        found = fakes.answered(cluster, fakes.uuid(1))
         self.assertIn('10.1.0.1 slots=1\n', found['hostfile']['openmpi'])
         self.assertEqual({'OMP_NUM_THREADS': '2'}, found['mpi']['environment'])
 
@@ -80,7 +81,7 @@ class AnswerTest(base.TestCase):
             nics=(model.Nic('m', (ipaddress.ip_address('fd00::2'),)),),
         )
         cluster = fakes.cluster([self.members[0], six])
-        found = answer.answer(cluster, six.uuid)
+        found = fakes.answered(cluster, six.uuid)
         name = f'vhpc-{six.uuid}'
         self.assertEqual(
             {
@@ -91,7 +92,7 @@ class AnswerTest(base.TestCase):
         )
         self.assertEqual(f'fd00::2 {name}\n', found['hosts'])
         self.assertEqual('fd00::2', found['members'][1]['address'])
-        without = answer.answer(fakes.cluster(self.members), six.uuid)
+        without = fakes.answered(fakes.cluster(self.members), six.uuid)
         self.assertEqual('', without['hosts'])
 
     def test_each_member_is_answered_by_its_own_flavor(self):
@@ -103,7 +104,7 @@ class AnswerTest(base.TestCase):
         )
         cluster = fakes.mixed([one, two])
         first, second = (
-            answer.answer(cluster, m.uuid) for m in cluster.members
+            fakes.answered(cluster, m.uuid) for m in cluster.members
         )
         self.assertEqual('multiple-shared', first['cluster']['network'])
         self.assertEqual('separate', second['cluster']['network'])
@@ -126,11 +127,11 @@ class AnswerTest(base.TestCase):
         members = list(fakes.cluster(self.members).members)
         members[1] = dataclasses.replace(members[1], network='separate')
         cluster = fakes.mixed(members)
-        self.assertEqual([], answer.answer(cluster, fakes.uuid(1))['routes'])
+        self.assertEqual([], fakes.answered(cluster, fakes.uuid(1))['routes'])
 
     def test_a_member_without_an_address_is_not_in_the_hostfile(self):
         cluster = fakes.cluster([*self.members, fakes.member(4, None, nics=0)])
-        found = answer.answer(cluster, fakes.uuid(4))
+        found = fakes.answered(cluster, fakes.uuid(4))
         self.assertFalse(found['cluster']['complete'])
         self.assertEqual(3, found['hostfile']['mpich'].count('\n'))
         self.assertEqual(4, len(found['members']))
@@ -139,7 +140,7 @@ class AnswerTest(base.TestCase):
     def test_a_member_that_does_not_run_is_not_in_the_hostfile(self):
         members = list(fakes.cluster(self.members).members)
         members[1] = dataclasses.replace(members[1], running=False)
-        found = answer.answer(fakes.mixed(members), fakes.uuid(1))
+        found = fakes.answered(fakes.mixed(members), fakes.uuid(1))
         self.assertFalse(found['cluster']['complete'])
         self.assertEqual(
             '10.1.0.1 slots=2\n10.1.0.3 slots=2\n',
@@ -153,7 +154,7 @@ class AnswerTest(base.TestCase):
     def test_cluster_is_complete_when_members_to_come_are_there(self):
         cluster = fakes.cluster(self.members)
         for expected, complete in ((0, True), (3, True), (4, False)):
-            found = answer.answer(
+            found = fakes.answered(
                 dataclasses.replace(cluster, expected=expected), fakes.uuid(1)
             )['cluster']
             self.assertEqual(complete, found['complete'], expected)
@@ -164,7 +165,7 @@ class AnswerTest(base.TestCase):
         members[1] = dataclasses.replace(
             members[1], running=False, status='SHUTOFF', host=None
         )
-        found = answer.answer(fakes.mixed(members), fakes.uuid(1))['members']
+        found = fakes.answered(fakes.mixed(members), fakes.uuid(1))['members']
         self.assertEqual(
             [
                 ('ACTIVE', 'h1', 's1', None),
@@ -176,8 +177,8 @@ class AnswerTest(base.TestCase):
 
     def test_what_agents_say_is_added_and_nothing_else_changes(self):
         cluster = fakes.cluster(self.members)
-        without = answer.answer(cluster, fakes.uuid(1))
-        found = answer.answer(
+        without = fakes.answered(cluster, fakes.uuid(1))
+        found = fakes.answered(
             cluster, fakes.uuid(1), {fakes.uuid(2): live.Live(held_up_s=1.5)}
         )
         lives = [member.pop('live') for member in found['members']]
@@ -186,10 +187,21 @@ class AnswerTest(base.TestCase):
         self.assertEqual(1.5, lives[1]['held_up_s'])
         self.assertIsNone(lives[1]['problem'])
 
+    def test_without_a_secret_members_are_told_all_but_the_ids(self):
+        cluster = fakes.cluster(self.members)
+        told = fakes.answered(cluster, fakes.uuid(1))
+        found = fakes.answered(
+            dataclasses.replace(cluster, shows_ids=False), fakes.uuid(1)
+        )
+        for member in told['members']:
+            member.update(dict.fromkeys(('host', 'switch', 'rack')))
+        self.assertEqual(told, found)
+        self.assertIn('same-host', [m['distance'] for m in found['members']])
+
     def test_a_server_outside_the_cluster_gets_no_answer(self):
         self.assertRaises(
             KeyError,
-            answer.answer,
+            fakes.answered,
             fakes.cluster(self.members),
             fakes.uuid(99),
         )

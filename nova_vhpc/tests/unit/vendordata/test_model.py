@@ -14,17 +14,32 @@ NOWHERE = fakes.member(9, None)
 
 
 class ClusterTest(base.TestCase):
-    @given(st.permutations(range(5)))
-    def test_ranks_follow_the_fabric_whoever_asks(self, order):
+    @given(st.permutations(range(5)), st.permutations(['a', 'b', 'c']))
+    def test_ranks_follow_the_fabric_whoever_asks_which_server(
+        self, order, ids
+    ):
+        """Servers of vendordata without a secret have IDs of their own."""
+        one, two, three = ids
         members = [
-            fakes.member(1, 'h1', 's1', 'r1'),
-            fakes.member(2, 'h1', 's1', 'r1'),
-            fakes.member(3, 'h2', 's1', 'r1'),
-            fakes.member(4, 'h0', 's2', 'r1'),
+            fakes.member(1, one, one, one),
+            fakes.member(4, one, one, one),
+            fakes.member(3, two, one, one),
+            fakes.member(2, three, two, one),
             NOWHERE,
         ]
         ranked = model.ranked([members[i] for i in order])
         self.assertEqual(tuple(members), ranked)
+
+    def test_members_of_a_place_follow_each_other(self):
+        places = [('h1', 's1'), ('h2', 's2'), ('h1', 's1'), ('h3', 's2')]
+        places += [('h4', 's1'), ('h2', 's2'), ('h5', None), ('h1', 's1')]
+        ranked = model.ranked(
+            fakes.member(number, *place) for number, place in enumerate(places)
+        )
+        self.assertEqual(
+            ['h1', 'h1', 'h1', 'h4', 'h2', 'h2', 'h3', 'h5'],
+            [member.host for member in ranked],
+        )
 
     def test_distance(self):
         me = fakes.member(1, 'h1', 's1', 'r1')

@@ -14,7 +14,6 @@ import fixtures
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import answer
 
 PAGES = pathlib.Path(__file__).parents[4] / 'doc/source/user'
 _CURL = """\
@@ -28,7 +27,7 @@ class UserPageTest(base.TestCase):
     def setUp(self):
         super().setUp()
         cluster = fakes.cluster([fakes.member(1, 'h1'), fakes.member(2, 'h1')])
-        self.answered = answer.answer(cluster, fakes.uuid(1))
+        self.answered = fakes.answered(cluster, fakes.uuid(1))
         self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (self.path / 'vendor_data2.json').write_text(
             json.dumps({'static': {}, 'vhpc': self.answered})

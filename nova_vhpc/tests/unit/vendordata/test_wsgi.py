@@ -19,7 +19,7 @@ from nova_vhpc import http_limits
 from nova_vhpc.conf import vendordata as vendordata_conf
 from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import nova, wsgi
+from nova_vhpc.vendordata import nova, shared_answers, wsgi
 
 
 class Source:
@@ -31,16 +31,25 @@ class Source:
         )
         self.error = None
 
-    def cluster(self, server_uuid, project_id):
-        """As nova_api.NovaClusterSource.cluster."""
+    def group_of(self, server_uuid, project_id):
+        """As nova.NovaClusterSource.group_of."""
         if self.error is not None:
             raise self.error
-        if (
-            project_id != fakes.PROJECT
-            or self.cluster_.rank(server_uuid) is None
-        ):
+        if project_id != fakes.PROJECT or server_uuid == fakes.uuid(7):
             raise nova.NotMember(server_uuid)
+        return fakes.GROUP
+
+    def cluster(self, group_uuid, project_id):
+        """As nova.NovaClusterSource.cluster."""
         return self.cluster_
+
+
+def answers(source):
+    return shared_answers.SharedAnswers(source, ttl_s=0.0)
+
+
+def application(source, roles):
+    return wsgi.Application(answers(source), roles)
 
 
 def _environ(body, roles='service', method='POST'):
@@ -60,11 +69,16 @@ class ApplicationTest(base.TestCase):
     def setUp(self):
         super().setUp()
         self.source = Source()
-        self.app = wsgi.Application(self.source, roles={'service'})
+        self.app = application(self.source, {'service'})
 
     def call(self, environ):
         statuses = []
-        (data,) = self.app(environ, lambda status, _: statuses.append(status))
+
+        def start_response(status, headers):
+            statuses.append(status)
+            self.headers = dict(headers)
+
+        (data,) = self.app(environ, start_response)
         return int(statuses[0].split()[0]), json.loads(data)
 
     def test_a_member_is_answered(self):
@@ -104,30 +118,51 @@ class ApplicationTest(base.TestCase):
 
     def test_noauth_answers_only_clients_of_the_same_host(self):
         """Other servers than our own may listen anywhere."""
-        self.app = wsgi.Application(self.source, roles=None)
-        for client, forwarded, expected in (
-            ('', '', 200),
-            ('127.0.0.1', '', 200),
-            ('::1', '', 200),
-            ('::ffff:127.0.0.1', '', 200),
-            ('10.0.0.7', '', 403),
-            ('::ffff:10.0.0.7', '', 403),
-            ('127.0.0.1', '10.0.0.7', 403),
-            ('127.0.0.1', '127.0.0.1, 10.0.0.7', 403),
-            ('unknown', '', 403),
+        self.app = application(self.source, None)
+        xff, real, forwarded, via = (
+            'HTTP_X_FORWARDED_FOR',
+            'HTTP_X_REAL_IP',
+            'HTTP_FORWARDED',
+            'HTTP_VIA',
+        )
+        local = {'REMOTE_ADDR': '127.0.0.1'}
+        for headers, expected in (
+            ({}, 200),
+            ({'REMOTE_ADDR': ''}, 200),
+            (local, 200),
+            ({'REMOTE_ADDR': '::1'}, 200),
+            ({'REMOTE_ADDR': '::ffff:127.0.0.1'}, 200),
+            ({'REMOTE_ADDR': '10.0.0.7'}, 403),
+            ({'REMOTE_ADDR': '::ffff:10.0.0.7'}, 403),
+            ({'REMOTE_ADDR': 'unknown'}, 403),
+            (local | {xff: '10.0.0.7'}, 403),
+            (local | {xff: '127.0.0.1, 10.0.0.7'}, 403),
+            (local | {xff: '127.0.0.1'}, 200),
+            (local | {real: '10.0.0.7'}, 403),
+            (local | {real: '::1', xff: '10.0.0.7'}, 403),
+            (local | {real: '127.0.0.1', via: '1.1 proxy'}, 200),
+            (local | {'HTTP_X_CLIENT_IP': '10.0.0.7'}, 403),
+            (local | {forwarded: 'for=10.0.0.7'}, 403),
+            (local | {forwarded: 'For="[2001:db8::7]:4711"'}, 403),
+            (local | {forwarded: 'for=_hidden;proto=https'}, 403),
+            (local | {forwarded: 'for=127.0.0.1, for=10.0.0.7'}, 403),
+            (local | {forwarded: 'for="[::1]";proto=http'}, 200),
+            (local | {forwarded: 'proto=https'}, 403),
+            # A proxy that does not say for whom it asks.
+            (local | {via: '1.1 proxy'}, 403),
+            (local | {'HTTP_X_FORWARDED_PROTO': 'https'}, 403),
         ):
             for method in ('GET', 'POST'):
-                environ = _environ(REQUEST, method=method)
-                environ['REMOTE_ADDR'] = client
-                environ['HTTP_X_FORWARDED_FOR'] = forwarded
+                environ = _environ(REQUEST, method=method) | headers
                 status, _ = self.call(environ)
-                self.assertEqual(expected, status, (client, forwarded))
+                self.assertEqual(expected, status, headers)
 
     def test_nova_away_is_a_503(self):
         self.source.error = RuntimeError('no route')
         status, answer = self.call(_environ(REQUEST))
         self.assertEqual(503, status)
         self.assertNotIn('no route', answer['error'])
+        self.assertIn('Retry-After', self.headers)
 
     def test_get_says_that_it_lives(self):
         status, _ = self.call(_environ(b'', method='GET'))
@@ -163,9 +198,7 @@ class NovaClientTest(base.TestCase):
         return driver.get()['vhpc']
 
     def test_noauth(self):
-        url = self.useFixture(
-            served.Served(wsgi.Application(Source(), roles=None))
-        ).url
+        url = self.useFixture(served.Served(application(Source(), None))).url
         answer = self.ask(url)
         self.assertEqual(fakes.GROUP, answer['cluster']['id'])
         self.assertIn('10.1.0.2 slots=2', answer['hostfile']['openmpi'])
@@ -184,7 +217,7 @@ class NovaClientTest(base.TestCase):
             for name, value in options.items():
                 conf.set_override(name, value, 'vhpc_vendordata')
             error = self.assertRaises(
-                ValueError, wsgi.make_application, conf, Source()
+                ValueError, wsgi.make_application, conf, answers(Source())
             )
             self.assertIn(reason, str(error))
 
@@ -209,7 +242,7 @@ class NovaClientTest(base.TestCase):
         )
         # The fixture stands in for Keystone's answers only; the middleware
         # that checks tokens is the real one.
-        app = wsgi.make_application(conf, Source())
+        app = wsgi.make_application(conf, answers(Source()))
         url = self.useFixture(served.Served(app)).url
         self.assertEqual({}, self.ask(url))
         self.assertEqual({}, self.ask(url, token='wrong'))

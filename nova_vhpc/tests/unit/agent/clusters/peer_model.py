@@ -57,13 +57,17 @@ class Host:
             frozenset(
                 (
                     name,
-                    received.boot,
-                    received.seq - now,
-                    received.statement,
-                    max(received.until_us - now, 0),
-                    received.forget_us - now,
+                    lease.boot,
+                    lease.statement,
+                    max(lease.until_us - now, 0),
+                    max(lease.closed_us - now, 0),
+                    # The network has no older messages.
+                    tuple(
+                        (heard.boot, max(heard.seq - now, -LEASE - 1))
+                        for heard in lease.heard
+                    ),
                 )
-                for name, received in self.state.received.items()
+                for name, lease in self.state.received.items()
             ),
         )
 
@@ -106,6 +110,7 @@ class World:
                 yield self.toggle(host.index)
             if self.restarts:
                 yield self.restart(host.index)
+                yield self.restart(host.index, -1)
             if self.deaths:
                 yield self.die(host.index)
         for sent in self.net:
@@ -120,9 +125,13 @@ class World:
             index
         )
 
-    def restart(self, index: int) -> 'World':
-        """Return the world after an agent was killed and started again."""
-        world = self._put(Host(index, self.hosts[index].boot + 1))
+    def restart(self, index: int, clock_change: int = 1) -> 'World':
+        """Return the world after an agent was killed and started again.
+
+        :param clock_change: by how much its clock was set meanwhile.
+        """
+        boot = self.hosts[index].boot + clock_change
+        world = self._put(Host(index, boot))
         return dataclasses.replace(world, restarts=self.restarts - 1)
 
     def die(self, index: int) -> 'World':

@@ -4,6 +4,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.clusters.bus`."""
 
+import threading
 import uuid
 from typing import Any
 from unittest import mock
@@ -31,8 +32,11 @@ class SubscriptionTest(base.BaseTestCase):
     def test_refusal_is_logged_once_until_the_broker_accepts(self) -> None:
         """A refusal may last for hours, for instance after a new password."""
         log = self.useFixture(fixtures.FakeLogger(bus.__name__))
-        with mock.patch.object(bus.messaging, 'get_rpc_client'):
-            peer_bus = bus.PeerBus(None, 'h', lambda message: None)
+        rabbit = transport.get_transport(
+            peer_agents.make_conf('rabbit://u:secret@broker/')
+        )
+        self.addCleanup(rabbit.cleanup)
+        peer_bus = bus.PeerBus(rabbit, 'h', lambda message: None)
         peer_bus.subscribe({'c'})
         self.addCleanup(peer_bus.stop)
         for refusals, clusters in ((3, {'c'}), (2, {'c', 'd'})):
@@ -50,7 +54,7 @@ class SubscriptionTest(base.BaseTestCase):
         self.assertEqual(
             [
                 'Cannot listen to virtual clusters of other hosts; will '
-                'retry: refused'
+                'retry: refused (transport_url: broker:5672)'
             ]
             * 2,
             log.output.splitlines(),
@@ -121,6 +125,18 @@ class OtherVersionsTest(base.BaseTestCase):
         ]
         self.assertIn('Ignoring a message', line)
         self.assertIn('does not support RPC version 1.9', line)
+
+    def test_flood_of_messages_takes_one_thread(self) -> None:
+        """oslo.messaging would start 64, anew for each renamed cluster."""
+        self.listen()
+        before = threading.active_count()
+        most = 200
+        for number in range(most):
+            self.cast('1.0', 'phase', seq=number)
+        self.assertTrue(
+            peer_agents.wait_for(lambda: len(self.received) == most)
+        )
+        self.assertLessEqual(threading.active_count(), before + 2)
 
     def test_fields_of_a_newer_minor_version_are_ignored(self) -> None:
         self.listen()

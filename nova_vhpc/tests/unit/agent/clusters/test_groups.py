@@ -221,9 +221,10 @@ class ReadFileTest(base.BaseTestCase):
         for content, what in (
             (['s1'], 'map cluster names'),
             ({'a': 's1'}, "'a' must be a list"),
-            ({'a': ['s1'], 'b': ['s1']}, 's1 is in a and in b'),
+            ({'a': ['s1'], 'b': ['s1']}, 'is in a and in b'),
             ({'a': [['s1']]}, "'a' has a server that is no text"),
-            ({'a' * 513: ['s1']}, 'more than 512 characters'),
+            ({'half a pair \ud800': ['s1']}, "'half a pair \\ud800' is not"),
+            ({'a' * 513: ['s1']}, 'is not a name of 1 to 512'),
         ):
             error = self.assertRaises(ValueError, groups.read_file, content)
             self.assertIn(what, str(error))

@@ -9,12 +9,13 @@ import hypothesis
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_vhpc.agent.clusters import messages, protocol
+from nova_vhpc.agent.clusters import messages, names, protocol
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots import messages as slots
 
 COUNTS = st.integers(0, 2**63 - 1)
+NAMES = st.text(min_size=1).filter(str.isprintable)
 FIELDS = {
     'cluster': 'c',
     'host': 'h',
@@ -49,14 +50,14 @@ ANYTHING = st.recursive(
 class SlotMessageTest(base.BaseTestCase):
     def test_message_arrives_as_it_was_sent(self) -> None:
         unplaced = slots.Decision(None, 4, 2, 7)
-        for decision in (MESSAGE.report.decision, unplaced, None):
+        for decision in (MESSAGE.statement.decision, unplaced, None):
             message = slots.Message(
                 'c',
                 'h',
                 1,
                 2,
                 6_000_000,
-                MESSAGE.report._replace(decision=decision),
+                MESSAGE.statement._replace(decision=decision),
             )
             fields = json.loads(json.dumps(messages.encode_slots(message)))
             self.assertEqual(message, messages.decode_slots(fields))
@@ -81,7 +82,7 @@ class SlotMessageTest(base.BaseTestCase):
         self.refused(wanted=True)
         self.refused(blocked=frame.ALL + 1)
         self.refused(plays=1)
-        self.refused(host='h' * (protocol.MAX_NAME + 1))
+        self.refused(host='h' * (names.MAX_NAME + 1))
         self.refused(lags={str(number): 0 for number in range(5)})
         self.refused(lags={'a': 10**18})
         self.refused(decision=decision | {'first': 4})
@@ -103,8 +104,8 @@ class SlotMessageTest(base.BaseTestCase):
         except (KeyError, TypeError, ValueError):
             return
         # What is accepted can be used.
-        self.assertIn(message.report.wanted, frame.COUNTS)
-        decision = message.report.decision
+        self.assertIn(message.statement.wanted, frame.COUNTS)
+        decision = message.statement.decision
         if decision is not None and decision.place is not None:
             self.assertLess(decision.place.first, decision.place.every)
 
@@ -113,12 +114,12 @@ class PhaseMessageTest(base.BaseTestCase):
     @hypothesis.given(
         st.builds(
             protocol.Message,
-            st.text(),
-            st.text(),
+            NAMES,
+            NAMES,
             COUNTS,
             COUNTS,
-            st.builds(ClusterPlan, st.sampled_from(Phase), st.none() | COUNTS),
             st.integers(0, 10**6).map(lambda ms: ms * 1000),
+            st.builds(ClusterPlan, st.sampled_from(Phase), st.none() | COUNTS),
         )
     )
     def test_encoded_message_is_decoded_unchanged(
@@ -141,8 +142,11 @@ class PhaseMessageTest(base.BaseTestCase):
             ('phase', 'sleeping'),
             ('cluster', None),
             ('host', 3),
-            ('host', 'h' * (protocol.MAX_NAME + 1)),
-            ('cluster', 'c' * (protocol.MAX_NAME + 1)),
+            ('host', ''),
+            ('host', 'h\nforged log line'),
+            ('cluster', 'half a pair \ud800'),
+            ('host', 'h' * (names.MAX_NAME + 1)),
+            ('cluster', 'c' * (names.MAX_NAME + 1)),
             ('min_slice_us', 1.5),
         ):
             self.assertRaises(

@@ -11,7 +11,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent.clusters import cluster_limit, phase_exchange
+from nova_vhpc.agent.clusters import names, phase_exchange
 from nova_vhpc.agent.metrics import endpoint, host_metrics
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 from nova_vhpc.tests.unit.agent.daemon import status_document
@@ -95,7 +95,7 @@ class PhaseExchangeTest(base.BaseTestCase):
 
     def test_project_that_names_too_many_clusters_is_reported(self) -> None:
         agent = self.agent('a')
-        most = cluster_limit.MAX_NAMED_CLUSTERS
+        most = names.MAX_CLUSTERS
         agent.phase_exchange.start()
         agent.phase_exchange.publish(
             {f'p/c{number}': agents.QUIET for number in range(most + 1)}
@@ -103,7 +103,7 @@ class PhaseExchangeTest(base.BaseTestCase):
         self.assertTrue(
             agents.wait_for(
                 lambda: (
-                    f'projects p have more than {most} clusters'
+                    f'projects p (by vhpc:cluster) have more than {most} '
                     in agent.phase_exchange.status()['detail']
                 )
             )

@@ -18,8 +18,6 @@ class SlotExchangeTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()
         for module, name, value in (
-            (protocol, 'RENEW_US', 300_000),
-            (protocol, 'SPACING_US', 100_000),
             (protocol, 'JOIN_US', 400_000),
             # The driver looks for messages every 50 ms only.
             (clock_offset, 'LIMIT_US', 40_000),

@@ -31,6 +31,27 @@ class HostMetricsTest(base.BaseTestCase):
         ):
             self.assertIn(line, lines)
 
+    def test_name_that_utf8_cannot_encode_does_not_cost_the_page(self) -> None:
+        document = {
+            'agent': status_document.agent(),
+            'workloads': {'half a pair \ud800': 1},
+            'peers': {
+                'slots': {
+                    'state': 'agreeing',
+                    'clusters': {'\udcff': {'slot': None}},
+                }
+            },
+        }
+        page = endpoint.Metrics(
+            host_metrics.HostCollector(lambda: document),
+            lambda: 'nova_vhpc_vm_vcpus{name="\ud800"} 4\n',
+        ).page()
+        for line in (
+            b'nova_vhpc_cluster_slot_agreed{cluster="?"} 0.0',
+            b'nova_vhpc_vm_vcpus{name="?"} 4',
+        ):
+            self.assertIn(line, page.splitlines())
+
     def test_tick_is_let_through_at_each_metric(self) -> None:
         paused = []
         collector = host_metrics.HostCollector(

@@ -3,6 +3,7 @@
 
 """Control calls over an in-memory bus."""
 
+import socket
 import threading
 import time
 import types
@@ -141,6 +142,20 @@ class TestControl(base.BaseTestCase):
             [('pause', control.MAX_WAIT_S), ('pause', 0.0)],
             self.control.calls,
         )
+
+    def test_broker_that_is_down_is_named_at_once(self) -> None:
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            address = f'127.0.0.1:{free.getsockname()[1]}'
+        client = control.ControlClient(
+            peer_agents.make_conf(f'rabbit://u:secret@{address}/')
+        )
+        self.addCleanup(client.close)
+        error = self.assertRaises(
+            control.ControlError, client.call, 'host', 'status'
+        )
+        self.assertIn(f'{address}: [Errno 111]', str(error))
+        self.assertIn('transport_url', str(error))
+        self.assertNotIn('secret', str(error))
 
     def test_call_without_a_host_is_refused(self) -> None:
         """RabbitMQ would give the call to any agent; this driver to none."""

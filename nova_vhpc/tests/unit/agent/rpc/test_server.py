@@ -8,7 +8,8 @@ import threading
 import fixtures
 from oslotest import base
 
-from nova_vhpc.agent.rpc import server
+from nova_vhpc.agent.rpc import server, transport
+from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 PATIENCE_S = 60.0
 
@@ -20,7 +21,7 @@ class Server:
         self.bus = bus
         self.ended = threading.Event()
 
-    def start(self, threads: int) -> None:
+    def start(self, override_pool_size: int) -> None:
         self.bus.tries += 1
         if self.bus.tries > 3:
             self.bus.tried.set()
@@ -62,8 +63,10 @@ class BackgroundServerTest(base.BaseTestCase):
         )
         self.log = self.useFixture(fixtures.FakeLogger(server.__name__))
         self.bus = Bus()
+        bus = transport.get_transport(peer_agents.make_conf('rabbit://h/'))
+        self.addCleanup(bus.cleanup)
         self.made = server.BackgroundServer(
-            't', self.bus.make, 'Nobody listens'
+            't', bus, self.bus.make, 'Nobody listens'
         )
         self.addCleanup(self.made.stop)
 
@@ -72,7 +75,8 @@ class BackgroundServerTest(base.BaseTestCase):
         self.assertTrue(self.bus.tried.wait(PATIENCE_S))
         self.assertFalse(self.made.listening.is_set())
         self.assertEqual(
-            'Nobody listens: ACCESS_REFUSED - Login was refused',
+            'Nobody listens: ACCESS_REFUSED - Login was refused '
+            '(transport_url: h:5672)',
             self.made.detail,
         )
         self.bus.refuses = False
@@ -80,7 +84,8 @@ class BackgroundServerTest(base.BaseTestCase):
         self.assertEqual('', self.made.detail)
         first, last = self.log.output.splitlines()
         self.assertEqual(
-            'Nobody listens; will retry: ACCESS_REFUSED - Login was refused',
+            'Nobody listens; will retry: ACCESS_REFUSED - Login was refused '
+            '(transport_url: h:5672)',
             first,
         )
         self.assertEqual('This problem is over: Nobody listens', last)

@@ -71,6 +71,17 @@ class TransportTest(base.BaseTestCase):
         self.assertEqual(64, options.rabbit_qos_prefetch_count)
         self.assertTrue(options.amqp_auto_delete)
 
+    def test_error_of_a_broker_names_its_address_only(self) -> None:
+        url = f'rabbit://u:{SECRET}@h1,u:{SECRET}@[2001:db8::1]:1/'
+        made = transport.get_transport(self.conf(url))
+        self.addCleanup(made.cleanup)
+        refused = ConnectionRefusedError(111, 'Connection refused')
+        self.assertEqual(
+            '[Errno 111] Connection refused (transport_url: h1:5672, '
+            '[2001:db8::1]:1)',
+            transport.broker_error(made, refused),
+        )
+
     def test_options_of_the_operator_are_kept(self) -> None:
         conf = peer_agents.make_conf('rabbit://h/?rabbit_qos_prefetch_count=7')
         conf.set_override('rabbit_quorum_queue', True, 'oslo_messaging_rabbit')

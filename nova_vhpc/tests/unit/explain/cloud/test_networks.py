@@ -38,6 +38,26 @@ class NotesTest(base.BaseTestCase):
         (note,) = self.notes()
         self.assertIn('hpc (n-1)', note)
 
+    def test_networks_beyond_the_first_page_are_named(self) -> None:
+        """Neutron has pages with ``pagination_max_limit``."""
+        first = {
+            'networks': [{'id': 'n-0', 'name': 'plain'}],
+            'networks_links': [
+                {'rel': 'next', 'href': 'http://neutron/networks?marker=n-0'}
+            ],
+        }
+        whole = self.get
+
+        def paged(path: str, microversion: None) -> types.SimpleNamespace:
+            answer = whole(path, microversion)
+            if path.startswith('/networks') and 'marker' not in path:
+                answer.json = lambda: first
+            return answer
+
+        self.get = paged  # type: ignore[method-assign]
+        (note,) = self.notes()
+        self.assertIn('hpc (n-1)', note)
+
     def test_user_who_sees_no_segments_gets_no_note(self) -> None:
         self.answers['networks'] = [{'id': 'n-1', 'name': 'hpc'}]
         self.assertEqual((), self.notes())

@@ -35,6 +35,9 @@ class Compute:
         if path.startswith('/servers/'):
             host = self.hosts.get(path.removeprefix('/servers/'))
             server = {'server': {'OS-EXT-SRV-ATTR:host': host}}
+            if host == 'dark':
+                # All that Nova tells of a server in a cell that is down.
+                server = {'server': {'status': 'UNKNOWN'}}
             return types.SimpleNamespace(
                 status_code=200 if host else 404,
                 json=lambda: server,
@@ -61,6 +64,13 @@ class GroupTest(base.TestCase):
         found = server_groups.look_up(compute, ExplainRequest(), 'id0')
         self.assertEqual({'one': 2}, found.existing)
         self.assertEqual(2, len(found.running_members))
+
+    def test_members_of_cells_that_do_not_answer_are_counted_apart(self):
+        compute = Compute(1)
+        compute.groups[0]['members'] = ['a', 'b']
+        compute.hosts = {'a': 'one', 'b': 'dark'}
+        found = server_groups.look_up(compute, ExplainRequest(), 'id0')
+        self.assertEqual(({'one': 1}, 1), (found.existing, found.unlocated))
 
     def test_members_of_a_large_group_are_read_several_at_a_time(self):
         """One after the other, a thousand take minutes."""

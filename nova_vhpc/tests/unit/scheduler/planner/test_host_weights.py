@@ -3,9 +3,10 @@
 
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.planner import cost, host_weights
+from nova_vhpc.scheduler.planner import host_weights
 from nova_vhpc.scheduler.planner.model import HostFacts, PlanRequest
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit.scheduler.planner import oracle
 
 
 def facts(number, **more):
@@ -114,7 +115,7 @@ class HostWeightsTest(base.TestCase):
         self.assertEqual(
             [
                 # Three on the host with no other anywhere; one of three.
-                cost.member_us('shared', here, 3, 1.0, tier_factor=1.0)
+                oracle.member_us('shared', here, 3, 1.0, tier_factor=1.0)
                 for here in (3, 1)
             ],
             costs,

@@ -24,7 +24,7 @@ def uplink(uuid, rail, tunnel=True):
 HOSTS = {
     'root1': snapshot.HostUplinks((uplink('a', 'r1'), uplink('b', 'r2'))),
     'root2': snapshot.HostUplinks(
-        (uplink('c', 'r1'), uplink('d', None), uplink('e', None, False))
+        (uplink('c', 'r1'), uplink('d', ''), uplink('e', '', False))
     ),
 }
 

@@ -146,9 +146,9 @@ class ParseTest(base.BaseTestCase):
         self.assertEqual(
             [
                 (True, False, '10.1.0.0/24'),
-                (True, False, None),
-                (False, True, None),
-                (False, False, None),
+                (True, False, ''),
+                (False, True, ''),
+                (False, False, ''),
             ],
             [
                 (u.tunnel, u.bond, u.rail)

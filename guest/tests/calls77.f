@@ -1,0 +1,23 @@
+C SPDX-FileCopyrightText: nova-vhpc developers
+C SPDX-License-Identifier: Apache-2.0
+C
+C     Blocking calls of the bindings of Fortran 77.
+      PROGRAM CALLS
+      INCLUDE 'mpif.h'
+      INTEGER RANK, RANKS, I, IN, TOTAL, ERR, STATUS(MPI_STATUS_SIZE)
+
+      CALL MPI_INIT(ERR)
+      CALL MPI_COMM_RANK(MPI_COMM_WORLD, RANK, ERR)
+      CALL MPI_COMM_SIZE(MPI_COMM_WORLD, RANKS, ERR)
+      DO 10 I = 1, 20
+        CALL MPI_SENDRECV(RANK, 1, MPI_INTEGER, MOD(RANK + 1, RANKS), I,
+     &    IN, 1, MPI_INTEGER, MOD(RANK + RANKS - 1, RANKS), I,
+     &    MPI_COMM_WORLD, STATUS, ERR)
+        CALL MPI_BARRIER(MPI_COMM_WORLD, ERR)
+   10 CONTINUE
+      TOTAL = STATUS(MPI_SOURCE)
+      CALL MPI_ALLREDUCE(MPI_IN_PLACE, TOTAL, 1, MPI_INTEGER, MPI_SUM,
+     &  MPI_COMM_WORLD, ERR)
+      IF (RANK .EQ. 0) PRINT *, 'TOTAL', TOTAL, IN
+      CALL MPI_FINALIZE(ERR)
+      END
