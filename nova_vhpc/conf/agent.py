@@ -44,7 +44,7 @@ OPTS: list[Any] = [
     ),
     cfg.StrOpt(
         'host',
-        regex=WORD,
+        regex=r'^\S*$',
         help='Name of this compute host as Nova knows it ([DEFAULT]host of '
         'nova-compute). Set it if nova-compute sets its own. Unset, it is the '
         "machine's host name.",

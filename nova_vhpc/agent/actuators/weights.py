@@ -29,11 +29,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Weights:
-    """Writes the weights of guests; by libvirt if the file cannot be used.
-
-    :param options: ``[vhpc_agent]``.
-    :param processes: the host's QEMU processes.
-    """
+    """Writes the weights of guests; by libvirt if the file cannot be used."""
 
     def __init__(
         self, options: Any, processes: qemu_process.Processes

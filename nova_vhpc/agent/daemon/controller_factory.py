@@ -8,6 +8,7 @@ itself knows neither options nor plugins.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,6 +32,19 @@ PLUGINS = {
 _POOLS = {
     'io_pool_cpus': 'I/O pool',
     'computing_pool_cpus': 'computing pool',
+}
+
+_BOUNDS = (
+    ('beta_us', operator.lt, 'alpha_us'),
+    ('min_threshold_us', operator.lt, 'default_slice_us'),
+    ('otsu_renewal', operator.le, 'otsu_history'),
+    ('gang_max_window_us', operator.ge, 'gang_window_us'),
+    ('gang_min_window_us', operator.le, 'gang_max_window_us'),
+)
+_WORDS = {
+    operator.lt: 'less than',
+    operator.le: 'at most',
+    operator.ge: 'at least',
 }
 
 
@@ -192,24 +206,9 @@ def _check_bounds(values: dict[str, Any]) -> None:
 
     :raises ConfigError: a value breaks a bound.
     """
-    if values['beta_us'] >= values['alpha_us']:
-        raise errors.ConfigError(
-            f'[{GROUP}]beta_us = {values["beta_us"]}: allowed: less than '
-            f'alpha_us = {values["alpha_us"]}'
-        )
-    if values['min_threshold_us'] >= values['default_slice_us']:
-        raise errors.ConfigError(
-            f'[{GROUP}]min_threshold_us = {values["min_threshold_us"]}: '
-            'allowed: less than default_slice_us = '
-            f'{values["default_slice_us"]}'
-        )
-    if values['otsu_renewal'] > values['otsu_history']:
-        raise errors.ConfigError(
-            f'[{GROUP}]otsu_renewal = {values["otsu_renewal"]}: allowed: at '
-            f'most otsu_history = {values["otsu_history"]}'
-        )
-    if values['gang_max_window_us'] < values['gang_window_us']:
-        raise errors.ConfigError(
-            f'[{GROUP}]gang_max_window_us = {values["gang_max_window_us"]}: '
-            f'allowed: at least gang_window_us = {values["gang_window_us"]}'
-        )
+    for name, compare, other in _BOUNDS:
+        if not compare(values[name], values[other]):
+            raise errors.ConfigError(
+                f'[{GROUP}]{name} = {values[name]}: allowed: '
+                f'{_WORDS[compare]} {other} = {values[other]}'
+            )

@@ -227,13 +227,6 @@ def _check_together(conf: cfg.ConfigOpts) -> None:
             '[vhpc_agent]bind_uplinks = true: it needs [vhpc_topology]publish '
             '= true, because servers claim published uplinks only'
         )
-    shortest = conf.vhpc_control.gang_min_window_us
-    longest = conf.vhpc_control.gang_max_window_us
-    if shortest > longest:
-        raise cfg.Error(
-            f'[vhpc_control]gang_min_window_us = {shortest}: allowed: at most '
-            f'gang_max_window_us = {longest}'
-        )
 
 
 def check_default(conf: cfg.ConfigOpts) -> None:

@@ -80,10 +80,7 @@ class Summary:
 
 
 class HostRestorer:
-    """Restores every domain of a libvirt daemon, once.
-
-    :param restorer: restores one domain.
-    """
+    """Restores every domain of a libvirt daemon, once."""
 
     def __init__(self, restorer: recovery.Restorer) -> None:
         self._restorer = restorer
@@ -97,7 +94,6 @@ class HostRestorer:
     def clean(self, conn: Any) -> Summary:
         """Restore all domains; a domain that fails is in the summary.
 
-        :param conn: libvirt's connection.
         :raises libvirt.libvirtError: the domains cannot be listed.
         """
         self._journalled = frozenset(self._restorer.journal.uuids())
@@ -309,7 +305,6 @@ def _clean(
 
     libvirtd may just be restarting, even twice, as in a package upgrade.
 
-    :param conn: libvirt's connection.
     :param uri: URI for a new connection, if this one is lost.
     :param restore_nics: restores all NICs, and returns reasons for failures
         by UUID.

@@ -50,7 +50,8 @@ METRICS_PAUSE_S = 0.005
 in seconds."""
 
 HEALTH_INTERVAL_S = 10.0
-"""Time between two looks at the health of all parts, in seconds."""
+"""Time between two looks at the health of all parts, and at garbage, in
+seconds."""
 
 NO_CLUSTERS = (
     '[vhpc_nova] has neither auth_type nor groups_file: only servers whose '
@@ -134,7 +135,7 @@ class Service:
             self.sampler,
             actuator,
             self.host_cpus.usable,
-            self.window_player,
+            self.window_player.forget,
         )
         self.binder = self._make_binder()
         self.notifier = systemd.Notifier()
@@ -461,6 +462,7 @@ class Service:
         self.guest_manager.executor.watch()
 
     def _watch_health(self) -> None:
+        process_limits.collect()
         if self._journal_problem:
             self._journal_problem = self.journal.problem()
         judged = self.status()['health']

@@ -19,7 +19,6 @@ from nova_vhpc.agent.libvirt import cputune
 class CpuHotplug:
     """Adapts original pins to host CPUs that were switched on or off.
 
-    :param journal: the original settings on the disk.
     :param misdirected: writes metadata copies, if the run has not changed.
     :param online: returns the host's CPUs that are online.
     :ivar online: the same function.

@@ -34,7 +34,6 @@ class MisdirectedWrites:
     """Detects writes that reached another run, and reverts them.
 
     :param connection: the connection to libvirt.
-    :param processes: the host's QEMU processes.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ resumes it. With ``override`` the agent writes its own values again.
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.external_changes import (
@@ -30,21 +30,13 @@ RESUME_SECONDS = 5.0
 """Longest time to wait for a guest's lock when it is resumed, in seconds."""
 
 
-class ShareObserver(Protocol):
-    """Writes the ``cpu_shares`` of gang windows, but not the same twice."""
-
-    def forget(self, uuid: str) -> None:
-        """Write a guest's ``cpu_shares`` again, even the same value."""
-
-
 class ExternalChangePolicy:
     """Detects external changes, and respects or overrides them.
 
-    :param context: the agent's collaborators.
     :param options: ``[vhpc_agent]``, of which ``foreign_changes`` decides.
     :param cpu_hotplug: adapts pins to host CPUs switched on or off.
-    :param misdirected: reverts what was written to another run.
-    :param share_observer: plays the gang windows.
+    :param forget_shares: has windows write a guest's ``cpu_shares`` again,
+        even the same value; takes its UUID.
     :ivar count: number of values that were changed externally.
     :ivar handed_back: number of servers that were handed back.
     """
@@ -55,13 +47,13 @@ class ExternalChangePolicy:
         options: Any,
         cpu_hotplug: cpu_hotplug.CpuHotplug,
         misdirected: misdirected_writes.MisdirectedWrites,
-        share_observer: ShareObserver,
+        forget_shares: Callable[[str], None],
     ) -> None:
         self._context = context
         self._options = options
         self._cpu_hotplug = cpu_hotplug
         self._misdirected = misdirected
-        self._share_observer = share_observer
+        self._forget_shares = forget_shares
         self.count = 0
         self.handed_back = 0
 
@@ -152,7 +144,7 @@ class ExternalChangePolicy:
             self._apply_option(guest, changed, shares)
         elif guest.in_force.shares != old.parameters.get(cputune.SHARES):
             # The agent's own value, but not the window player's last one.
-            self._share_observer.forget(guest.uuid)
+            self._forget_shares(guest.uuid)
 
     def _was_overwritten(
         self, guest: Guest, now: cputune.Cputune, shares: int | None
@@ -223,7 +215,7 @@ class ExternalChangePolicy:
             ', '.join(changed),
         )
         if cputune.SHARES in changed:
-            self._share_observer.forget(guest.uuid)
+            self._forget_shares(guest.uuid)
 
     def _hand_back(
         self, guest: Guest, changed: list[str], shares: int | None

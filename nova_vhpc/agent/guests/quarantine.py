@@ -18,8 +18,6 @@ HANGS = 'a libvirt call hangs'
 class Quarantine:
     """Counts failures, and quarantines guests that have too many.
 
-    :param options: ``[vhpc_agent]``.
-    :param guests: the managed guests.
     :ivar late_calls: number of libvirt calls beyond their deadline.
     """
 

@@ -5,12 +5,13 @@
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
 
 from nova_vhpc.agent.context import HostContext
-from nova_vhpc.agent.external_changes import cpu_hotplug, policy
+from nova_vhpc.agent.external_changes import cpu_hotplug
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal import store
@@ -49,12 +50,7 @@ def log_vcpu_gap(info: domain_xml.DomainInfo) -> None:
 class Adoption:
     """Makes a :class:`.Guest` of a domain.
 
-    :param context: the agent's collaborators.
-    :param options: ``[vhpc_agent]``.
-    :param crash_recovery: restores what an agent that crashed has left.
-    :param sampler: opens the guests' probes.
     :param cpu_hotplug: knows the host's CPUs that are online.
-    :param share_observer: plays the gang windows.
     """
 
     def __init__(
@@ -64,14 +60,14 @@ class Adoption:
         crash_recovery: after_crash.CrashRecovery,
         sampler: sampler.Sampler,
         cpu_hotplug: cpu_hotplug.CpuHotplug,
-        share_observer: policy.ShareObserver,
+        forget_shares: Callable[[str], None],
     ) -> None:
         self._context = context
         self._options = options
         self._crash_recovery = crash_recovery
         self._sampler = sampler
         self._cpu_hotplug = cpu_hotplug
-        self._share_observer = share_observer
+        self._forget_shares = forget_shares
 
     def adopt(
         self,
@@ -142,7 +138,7 @@ class Adoption:
         # A pause, restore or resume meanwhile did not find this guest yet.
         self._hold(guest)
         # The player may have written other shares to an earlier run.
-        self._share_observer.forget(info.uuid)
+        self._forget_shares(info.uuid)
         LOG.info(
             'VM %s: managed as %s%s%s',
             info.name,

@@ -29,7 +29,6 @@ class CrashRecovery:
 
     In a dry run they are only logged.
 
-    :param restorer: restores one domain.
     :param permission: whether this is a dry run.
     """
 
@@ -125,8 +124,6 @@ class LastLook:
     The agent may stop before it has looked at what an earlier one has left,
     or even before libvirt is connected.
 
-    :param context: the agent's collaborators.
-    :param crash_recovery: restores what an agent that crashed has left.
     :ivar listed: whether libvirt has said which domains run.
     """
 
@@ -205,7 +202,12 @@ class LastLook:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
-        except (recovery.RestoreError, JournalError, OSError) as error:
+        except JournalError as error:
+            # Its record, if there is one, is unrestored() in the end.
+            LOG.debug(
+                'VM %s: nothing says that it was written: %s', name, error
+            )
+        except (recovery.RestoreError, OSError) as error:
             LOG.debug('VM %s: not restored yet: %s', name, error)
             return
         with self._lock:

@@ -1,15 +1,7 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The guest manager: connects the parts that manage this host's guests.
-
-:mod:`.events` and :mod:`.resync` enqueue domains. :mod:`.reconcile` then looks
-at one domain: it has :mod:`.adoption` make a guest of a new one, and
-:mod:`.policy` detect external changes of a known one. :mod:`.writer` writes
-what the controller has planned, and :mod:`.restore_queue` restores, as far as
-:class:`.WritePermission` and :mod:`.quarantine` allow. The guests are in
-:mod:`.registry`.
-"""
+"""The guest manager: connects the parts that manage this host's guests."""
 
 import logging
 import time
@@ -59,12 +51,8 @@ class GuestManager:
     """Adopts, follows, writes and restores the managed guests.
 
     :param conf: with ``[vhpc_agent]``.
-    :param journal: the original settings on the disk.
-    :param processes: the host's QEMU processes.
-    :param sampler: opens the guests' probes.
     :param actuator: writes a cputune; may be a plugin.
     :param usable: returns the CPUs that guests may be pinned to.
-    :param share_observer: plays the gang windows.
     :ivar unmanaged: follows the VMs that are not managed.
     :ivar connection: the connection to libvirt.
     :ivar executor: the threads that call libvirt.
@@ -78,7 +66,7 @@ class GuestManager:
         sampler: sampler.Sampler,
         actuator: Any,
         usable: Callable[[], frozenset[int]],
-        share_observer: policy.ShareObserver,
+        forget_shares: Callable[[str], None],
     ) -> None:
         options = conf.vhpc_agent
         self.unmanaged = unmanaged.UnmanagedVms(processes, usable)
@@ -119,7 +107,7 @@ class GuestManager:
             journal, misdirected, lambda: cpus.online_cpus(options.sys_root)
         )
         self._policy = policy.ExternalChangePolicy(
-            context, options, hotplug, misdirected, share_observer
+            context, options, hotplug, misdirected, forget_shares
         )
         self._crash_recovery = after_crash.CrashRecovery(
             recovery.Restorer(journal, processes), permission
@@ -137,7 +125,7 @@ class GuestManager:
                 self._crash_recovery,
                 sampler,
                 hotplug,
-                share_observer,
+                forget_shares,
             ),
             self._policy,
             self._restore_queue,

@@ -27,14 +27,7 @@ in seconds."""
 
 
 class Reconciler:
-    """Adopts, follows or restores one domain after something has changed.
-
-    :param context: the agent's collaborators.
-    :param adoption: makes guests of new domains.
-    :param policy: detects external changes.
-    :param restore_queue: restores guests whose server opts out.
-    :param crash_recovery: restores what an agent that crashed has left.
-    """
+    """Adopts, follows or restores one domain after something has changed."""
 
     def __init__(
         self,

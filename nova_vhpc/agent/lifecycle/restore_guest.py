@@ -19,12 +19,7 @@ LOG = logging.getLogger(__name__)
 
 
 class GuestRestorer:
-    """Restores a guest that this agent has written to.
-
-    :param context: the agent's collaborators.
-    :param policy: detects external changes.
-    :param misdirected: reverts what was written to another run.
-    """
+    """Restores a guest that this agent has written to."""
 
     def __init__(
         self,

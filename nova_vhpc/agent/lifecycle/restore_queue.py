@@ -52,10 +52,6 @@ class RestoreQueue:
 
     A guest stays queued, and is retried at each resync, until it is restored,
     gone, or may be managed again.
-
-    :param context: the agent's collaborators.
-    :param guest_restorer: restores one guest.
-    :param crash_recovery: restores what an agent that crashed has left.
     """
 
     def __init__(

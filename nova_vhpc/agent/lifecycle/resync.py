@@ -10,7 +10,6 @@ from typing import Any
 
 import libvirt
 
-from nova_vhpc.agent import process_limits
 from nova_vhpc.agent.context import HostContext
 from nova_vhpc.agent.lifecycle import restore_queue
 
@@ -23,8 +22,6 @@ SPREAD = 0.5
 class Resync:
     """Has every domain reconciled periodically, in a thread of its own.
 
-    :param context: the agent's collaborators.
-    :param options: ``[vhpc_agent]``.
     :param restore_queue: retries guests that could not be restored yet, and
         forgets domains that are gone.
     :param enqueue: has a domain reconciled; returns at once.
@@ -62,7 +59,6 @@ class Resync:
             self._wake.clear()
             if self._context.permission.ending.is_set():
                 return
-            process_limits.collect_young()
             if not self._context.connection.up:
                 continue
             spread_s = 0 if woken else self._options.reconcile_period * SPREAD

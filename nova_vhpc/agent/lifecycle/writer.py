@@ -30,11 +30,7 @@ LOCK_SECONDS = 0.05
 class Writer:
     """Writes to guests: cputune in the executor, weights at once.
 
-    :param context: the agent's collaborators.
     :param actuator: writes a cputune; may be a plugin.
-    :param weights: writes the weights of gang windows.
-    :param misdirected: reverts what was written to another run.
-    :param quarantine: counts writes that fail.
     :param enqueue: has a domain reconciled; returns at once.
     """
 

@@ -47,7 +47,6 @@ class UnmanagedVms:
 
     Updated in the threads of the executor, read by the tick.
 
-    :param processes: the host's QEMU processes.
     :param usable: returns the CPUs that guests may be pinned to.
     :ivar usable: the same callable.
     """

@@ -47,11 +47,7 @@ class RestoreError(Exception):
 
 
 class Restorer:
-    """Restores domains from the journal, the metadata or their definition.
-
-    :param journal: the original settings on the disk.
-    :param processes: the host's QEMU processes.
-    """
+    """Restores domains from the journal, the metadata or their definition."""
 
     def __init__(
         self, journal: store.Journal, processes: qemu_process.Processes

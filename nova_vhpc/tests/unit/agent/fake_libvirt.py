@@ -103,6 +103,8 @@ class Domain:
         return self.id
 
     def XMLDesc(self, flags: int = 0) -> str:
+        if flags not in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+            raise ValueError(f'no such XML: {flags}')
         return XML.format(
             uuid=self.uuid,
             spec=''.join(SPEC.format(*one) for one in self.specs.items()),

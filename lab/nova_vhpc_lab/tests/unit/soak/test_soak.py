@@ -3,11 +3,12 @@
 
 """The soak finds faults, names them and repeats its inputs."""
 
+import os
 import random
 import signal
 
 from nova_vhpc.tests import base
-from nova_vhpc_lab.soak import damage, fuzzer
+from nova_vhpc_lab.soak import damage, fuzzer, night
 
 
 class SoakTest(base.TestCase):
@@ -43,3 +44,25 @@ class SoakTest(base.TestCase):
                 pass
 
         self.assertIn('TooSlow', fuzzer.execute(parser, 1, 0) or '')
+
+
+class NightTest(base.TestCase):
+    """Growth is told from warming up and from single rounds."""
+
+    def growth(self, *memory_kib: int) -> int:
+        sizes = [night.Size(kib, 9, 30) for kib in memory_kib]
+        return night.growth(sizes).memory_kib
+
+    def test_only_growth_of_a_warm_agent_counts(self) -> None:
+        warming = [100 * number for number in range(8)]
+        flat = [800] * 12
+        self.assertEqual(0, self.growth(*warming, *flat))
+        self.assertEqual(0, self.growth(*warming, *flat[1:], 9_000))
+        rising = [100 * number for number in range(20)]
+        self.assertEqual(800, self.growth(*rising))
+
+    def test_size_of_a_process_is_read(self) -> None:
+        size = night.size(os.getpid())
+        self.assertGreater(size.memory_kib, 1_000)
+        self.assertGreaterEqual(size.threads, 1)
+        self.assertGreater(size.files, 2)

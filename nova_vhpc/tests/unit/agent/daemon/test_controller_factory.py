@@ -16,6 +16,39 @@ from nova_vhpc_lab.rivals import dss
 
 CPUS = tuple(model.Cpu(n) for n in range(8))
 
+RANGE = 'from 1000 to 1000000'
+REFUSED = (
+    # text, words of the message
+    ('slice_policy = x', '[vhpc_control]slice_policy = x', 'allowed: '),
+    ('pinning_policy = x', 'pinning_policy = x', 'balance, io_pool, none'),
+    ('predictor = x', '[vhpc_control]predictor = x', 'allowed: '),
+    ('leave_rule = never', 'leave_rule', 'never', 'learned'),
+    # Below libvirt's least.
+    ('fixed_slice_us = 500', 'fixed_slice_us', "'500'", RANGE),
+    ('io_slice_us = 500', 'io_slice_us', "'500'", RANGE),
+    ('micro_slice_us = 500', 'micro_slice_us', "'500'", RANGE),
+    ('alpha_us = much', 'alpha_us', "'much' is not an integer"),
+    ('guard_margin = -1', 'guard_margin', '-1'),
+    (
+        'io_pool_cpus = 4-7\ncomputing_pool_cpus = 0-5',
+        *('io_pool_cpus = 4-7', 'CPUs 4-5', 'computing_pool_cpus = 0-5'),
+    ),
+    ('io_pool_cpus = 6-9', 'io_pool_cpus = 6-9', 'CPUs 8-9', 'within 0-7'),
+    ('computing_pool_cpus = a-b', 'computing_pool_cpus = a-b', 'allowed: '),
+    ('io_pool_cpus = 0-7', 'io_pool_cpus = 0-7', 'at least one CPU'),
+    ('computing_pool_cpus = 0-7', 'at least one CPU'),
+    # Bounded by another option.
+    ('beta_us = 1000', 'beta_us = 1000', 'less than alpha_us = 1000'),
+    ('min_threshold_us = 40000', 'less than default_slice_us = 30000'),
+    ('otsu_renewal = 201', 'at most otsu_history = 200'),
+    (
+        'gang_window_us = 200001',
+        'gang_max_window_us = 200000',
+        'at least gang_window_us = 200001',
+    ),
+    ('gang_min_window_us = 200001', 'at most gang_max_window_us = 200000'),
+)
+
 
 class ControllerFactoryTest(base.TestCase):
     def conf(self, text=''):
@@ -64,49 +97,12 @@ class ControllerFactoryTest(base.TestCase):
         self.assertIsInstance(made._slice_policy, dss.DssPolicy)
         self.assertIsInstance(made._pinning_policy, balance.BalancePolicy)
 
-    def test_unknown_plugin_error_names_the_allowed_ones(self):
-        for option in ('slice_policy', 'pinning_policy', 'predictor'):
-            message = self.refused(f'{option} = nosuch')
-            self.assertIn(f'[vhpc_control]{option} = nosuch', message)
-            self.assertIn('allowed: ', message)
-        self.assertIn(
-            'balance, io_pool, none', self.refused('pinning_policy = nosuch')
-        )
-
-    def test_slice_below_libvirts_minimum_is_refused(self):
-        for option in ('fixed_slice_us', 'io_slice_us', 'micro_slice_us'):
-            message = self.refused(f'{option} = 500')
-            self.assertIn(option, message)
-            self.assertIn("'500'", message)
-            self.assertIn('from 1000 to 1000000', message)
-
-    def test_value_that_is_not_a_number_is_refused(self):
-        message = self.refused('alpha_us = much')
-        self.assertIn('alpha_us', message)
-        self.assertIn("'much' is not an integer", message)
-
-    def test_overlapping_pools_are_refused(self):
-        message = self.refused('io_pool_cpus = 4-7\ncomputing_pool_cpus = 0-5')
-        self.assertIn('io_pool_cpus = 4-7', message)
-        self.assertIn('CPUs 4-5', message)
-        self.assertIn('computing_pool_cpus = 0-5', message)
-
-    def test_pool_with_missing_cpus_is_refused(self):
-        message = self.refused('io_pool_cpus = 6-9')
-        self.assertIn('io_pool_cpus = 6-9', message)
-        self.assertIn('CPUs 8-9', message)
-        self.assertIn('within 0-7', message)
-
-    def test_pool_that_is_not_a_cpu_set_is_refused(self):
-        message = self.refused('computing_pool_cpus = a-b')
-        self.assertIn('computing_pool_cpus = a-b', message)
-        self.assertIn('allowed: ', message)
-
-    def test_pool_of_all_cpus_is_refused(self):
-        for option in ('io_pool_cpus', 'computing_pool_cpus'):
-            message = self.refused(f'{option} = 0-7')
-            self.assertIn(f'{option} = 0-7', message)
-            self.assertIn('at least one CPU', message)
+    def test_wrong_value_is_refused_with_what_is_allowed(self):
+        for text, *words in REFUSED:
+            with self.subTest(text):
+                message = self.refused(text)
+                for word in words:
+                    self.assertIn(word, message)
 
     def test_pools_are_parsed(self):
         config = controller_factory.make_config(
@@ -121,28 +117,6 @@ class ControllerFactoryTest(base.TestCase):
             controller_factory.make_config(
                 self.conf(text), CPUS, frozenset({8, 9})
             )
-
-    def test_value_beyond_its_bounding_option_is_refused(self):
-        self.assertIn('beta_us = 2000', self.refused('beta_us = 2000'))
-        self.assertIn(
-            'min_threshold_us = 40000',
-            self.refused('min_threshold_us = 40000'),
-        )
-        self.assertIn('otsu_renewal = 500', self.refused('otsu_renewal = 500'))
-        message = self.refused('gang_window_us = 200001')
-        self.assertIn('gang_max_window_us = 200000', message)
-        self.assertIn('at least gang_window_us = 200001', message)
-
-    def test_unknown_leave_rule_is_refused(self):
-        message = self.refused('leave_rule = never')
-        self.assertIn('leave_rule', message)
-        self.assertIn('never', message)
-        self.assertIn('learned', message)
-
-    def test_number_below_its_range_is_refused(self):
-        message = self.refused('guard_margin = -1')
-        self.assertIn('guard_margin', message)
-        self.assertIn('-1', message)
 
     def test_io_is_followed_if_a_policy_uses_it(self):
         self.assertFalse(controller_factory.follows_io(self.conf()))

@@ -3,11 +3,13 @@
 
 """The daemon's parts together: ticks, and what operators ask for."""
 
+import gc
 import json
 import pathlib
 import tempfile
 import threading
 import types
+import weakref
 from collections.abc import Mapping
 from unittest import mock
 
@@ -145,6 +147,24 @@ class StartTest(ServiceCase):
         self.made.server = status_socket.StatusServer(path, 0o660, dict)
         text = self.start()
         self.assertIn('too long; [vhpc_agent]run_path', text)
+
+
+class GarbageTest(ServiceCase):
+    """What lived for long and is in a reference cycle is freed, too."""
+
+    def test_old_objects_in_reference_cycles_are_collected(self) -> None:
+        class Cycle:
+            """An object in a reference cycle."""
+
+        self.addCleanup(gc.enable)
+        gc.disable()
+        one = Cycle()
+        one.other = one  # type: ignore[attr-defined]
+        gc.collect(1)
+        dead = weakref.ref(one)
+        del one
+        self.made._watch_health()
+        self.assertIsNone(dead())
 
 
 class ForgottenNovaTest(ServiceCase):

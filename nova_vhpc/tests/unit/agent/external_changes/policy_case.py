@@ -136,12 +136,8 @@ class PolicyTestCase(base.BaseTestCase):
                 self.journal, self.misdirected, self.online
             ),
             self.misdirected,
-            self,
+            self.forgotten_shares.append,
         )
-
-    def forget(self, uuid: str) -> None:
-        """Note that a guest's shares must be written again."""
-        self.forgotten_shares.append(uuid)
 
     def restore(
         self, guest: Guest, policy: policy.ExternalChangePolicy

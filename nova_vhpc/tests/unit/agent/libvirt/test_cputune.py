@@ -43,7 +43,7 @@ class Cgroup:
         return len(self.online), self.online, sum(self.online)
 
     def ratio(self) -> float:
-        quota = self.values[cputune.QUOTA]
+        quota = self.values.get(cputune.QUOTA, -1)
         return 0.0 if quota < 0 else quota / self.values[cputune.PERIOD]
 
     def setSchedulerParametersFlags(

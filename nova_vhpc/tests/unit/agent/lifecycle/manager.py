@@ -55,15 +55,11 @@ class ManagerTestCase(base.BaseTestCase):
             sampler.Sampler([], []),
             self.actuator,
             lambda: frozenset({0, 1}),
-            self,
+            self.forgotten_shares.append,
         )
         made.connection._conn = fake_libvirt.Link(self.domain)
         self.addCleanup(made.executor.close)
         return made
-
-    def forget(self, uuid: str) -> None:
-        """Note that a guest's shares must be written again."""
-        self.forgotten_shares.append(uuid)
 
     def look(self) -> Guest:
         """Reconcile the domain, and return its guest."""

@@ -11,7 +11,7 @@ import fixtures
 import libvirt
 
 from nova_vhpc.agent.guests.guest import Hold
-from nova_vhpc.agent.journal.record import JournalRecord
+from nova_vhpc.agent.journal.record import JournalRecord, Unreadable
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import manager, restore_queue
 from nova_vhpc.tests.unit.agent import fake_libvirt
@@ -220,6 +220,14 @@ class StopBeforeRecoveryTest(manager_case.ManagerTestCase):
         log = self.useFixture(fixtures.FakeLogger('nova_vhpc'))
         self.assertFalse(self.manager.stop(0.3))
         self.assertIn('VM vm (u): not restored in time', log.output)
+
+    def test_unreadable_journal_says_nothing_of_other_domains(self) -> None:
+        self.manager.stop(PATIENCE_S)
+        self.domain.written.clear()
+        self.manager = self.make()
+        self.journal.load = mock.Mock(side_effect=Unreadable('EMFILE'))
+        self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assertEqual([], self.domain.written)
 
     def test_dry_run_writes_nothing(self) -> None:
         left = dict(self.domain.values)

@@ -160,6 +160,14 @@ class RestoreTest(base.BaseTestCase):
         self.assertEqual((), cputune_restore.restore(group, original))
         self.assertEqual([(True, True)] * 2, group.pins)
 
+    def test_period_is_restored_if_there_is_no_quota(self) -> None:
+        group = test_cputune.Cgroup(100_000, -1, 1e9)
+        del group.values[cputune.QUOTA]
+        before = cputune.read(group)
+        group.values[cputune.PERIOD] = 5_000
+        self.assertEqual((), cputune_restore.restore(group, before))
+        self.assertEqual(before, cputune.read(group))
+
     def test_one_of_period_and_quota_is_restored_alone(self) -> None:
         for name in (cputune.PERIOD, cputune.QUOTA):
             group = test_cputune.Cgroup(100_000, 50_000, 1e9)

@@ -184,8 +184,8 @@ class RecoveryTest(base.BaseTestCase):
         self.assertEqual([(True, True)] * 4, self.came(is_floating=True))
 
     def test_cpu_plugged_in_without_an_agent_is_added(self) -> None:
-        self.domain.online = (True,) * 3
-        self.assertEqual([(True,) * 3] * 4, self.came(is_floating=True))
+        self.domain.online = (True,) * 4
+        self.assertEqual([(True,) * 4] * 4, self.came(is_floating=True))
 
     def test_new_cpu_is_not_added_to_external_pins(self) -> None:
         only = [(True, False)] * 4
