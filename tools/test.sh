@@ -64,8 +64,8 @@ package() {
 
 # run_tests NAME PACKAGE STESTR-OPTIONS...: run tests of a package, and those functional
 # ones that failed again, alone, at most twice: real guests on a busy machine get too
-# little CPU time at times. Repeats are counted and printed. stestr deals the tests out by the times of an
-# earlier run, which are kept outside of the clone.
+# little CPU time at times. Repeats are counted and printed. stestr deals the tests out by
+# the times of an earlier run, which are kept outside of the clone.
 run_tests() {
     local name=$1 package=$2 status=0 ok=0 bad=0 skipped=0 again regex passed=0 top=.
     local repository=.stestr.d/$1
@@ -195,6 +195,15 @@ step() {
     echo "$1: $result, $((SECONDS - started)) s" | tee -a "$work/steps"
 }
 
+# lane NICE STEPS...: run those of some steps that are wanted, one after the other.
+lane() {
+    local word
+    renice -n "$1" "$BASHPID" >/dev/null
+    for word in "${steps[@]}"; do
+        [[ " $* " != *" $word "* ]] || step "$word"
+    done
+}
+
 # one STEP NAME: run one module, class or test.
 one() {
     local package=nova_vhpc.tests.unit name=${2%.py}
@@ -241,14 +250,6 @@ done
 ensure_venv lint-requirements.txt doc/requirements.txt
 export PATH=$VENV/bin:$PATH
 touch "$work/counts" "$work/steps"
-# lane NICE STEPS...: run those of some steps that are wanted, one after the other.
-lane() {
-    local word
-    renice -n "$1" "$BASHPID" >/dev/null
-    for word in "${steps[@]}"; do
-        [[ " $* " != *" $word "* ]] || step "$word"
-    done
-}
 
 # Guests must not starve beside the other lanes. package and older write to the clone's
 # metadata, so they are in one lane.

@@ -20,6 +20,7 @@ extensions = [
     'sphinx.ext.graphviz',
     'agent_metrics',
     'extra_specs',
+    'package_guides',
     'program_options',
 ]
 

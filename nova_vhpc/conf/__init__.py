@@ -3,9 +3,19 @@
 
 """Options of nova-vhpc, one module per group.
 
-Each module has ``register_opts(conf)`` and ``list_opts()``. The caller passes
-the ``ConfigOpts`` to register on: nova-scheduler passes its own global one,
-the agent a private one.
+Role
+    Define every option, with type, range and help, and check them when a
+    program starts.
+Doors
+    Each group's module has ``register_opts(conf)`` and ``list_opts()``;
+    :mod:`.opts` lists all. :class:`Options` reads arguments and files,
+    :func:`check` reads every option once, :func:`set_up_log` opens the log.
+Invariants
+    The caller passes the ``ConfigOpts``: nova-scheduler its own global one,
+    the agent a private one. Names of groups and options stay. Messages name
+    option and file, never a secret.
+Tests
+    ``nova_vhpc/tests/unit/conf``.
 """
 
 import argparse
