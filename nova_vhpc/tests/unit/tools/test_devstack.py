@@ -52,40 +52,6 @@ class ArgumentsTest(base.TestCase):
         )
         return run_functions(script, *argv, **env)
 
-    def test_defaults(self):
-        self.assertEqual(
-            'controller; ovn master /var/tmp/nova-vhpc-devstack '
-            'keep= restack=yes https://opendev.org\n',
-            self.parse().stdout,
-        )
-
-    def test_each_option_of_the_help_is_taken(self):
-        result = run(str(TOOL), '--help')
-        self.assertEqual(0, result.returncode)
-        options = set(re.findall(r'--[a-z-]+', result.stdout))
-        self.assertEqual(
-            {
-                *('--single', '--two-hosts', '--networks', '--branch'),
-                *('--directory', '--keep', '--no-restack'),
-            },
-            options,
-        )
-        result = self.parse(
-            '--two-hosts',
-            *('--networks', 'ovs', '--branch', 'stable/2026.1'),
-            '--no-restack',
-            '--keep',
-            *('--directory', '/srv/x'),
-            GIT_BASE='/srv/git',
-        )
-        self.assertEqual(
-            'controller compute1; ovs stable/2026.1 /srv/x '
-            'keep=yes restack= file:///srv/git\n',
-            result.stdout,
-        )
-        result = self.parse('--two-hosts', '--single')
-        self.assertEqual('controller', result.stdout.partition(';')[0])
-
     def test_wrong_arguments_are_named(self):
         for argv, env, named in (
             (['--twohosts'], {}, '--twohosts'),
@@ -151,30 +117,6 @@ class LocalConfTest(base.TestCase):
             for name, value in localrc.items():
                 self.assertIn(f'{name}={value}', lines)
 
-    def test_one_host_runs_all_at_its_own_address(self):
-        settings = self.settings('controller')
-        self.assertEqual('192.168.200.100', settings['HOST_IP'])
-        self.assertEqual('192.168.200.100', settings['SERVICE_HOST'])
-        self.assertLessEqual(
-            {'key', 'n-api', 'n-cpu', 'q-svc', 'ovn-northd'},
-            self.services('controller'),
-        )
-
-    def test_second_host_has_compute_and_looks_for_the_rest_at_the_first(self):
-        controller = self.settings('controller', '--two-hosts')
-        compute = self.settings('compute1', '--two-hosts')
-        self.assertEqual(controller['HOST_IP'], controller['SERVICE_HOST'])
-        self.assertNotEqual(controller['HOST_IP'], compute['HOST_IP'])
-        for name in ('SERVICE_HOST', 'MYSQL_HOST', 'RABBIT_HOST'):
-            self.assertEqual(controller['HOST_IP'], compute[name])
-        self.assertEqual(
-            {
-                *('n-cpu', 'placement-client', 'ovn-controller'),
-                *('ovs-vswitchd', 'ovsdb-server', 'q-ovn-agent'),
-            },
-            self.services('compute1', '--two-hosts'),
-        )
-
     def test_open_vswitch_agent_takes_the_place_of_ovn(self):
         settings = self.settings('controller', '--networks', 'ovs')
         services = self.services('controller', '--networks', 'ovs')
@@ -238,18 +180,3 @@ class RepositoriesTest(base.TestCase):
             result = self.clone(branch, name)
             self.assertEqual(1, result.returncode)
             self.assertIn(named, result.stderr)
-
-
-class GateTest(base.TestCase):
-    def test_each_step_of_the_usage_is_one_of_the_script(self):
-        gate = TOP / 'devstack' / 'gate.sh'
-        result = run(str(gate))
-        self.assertEqual(2, result.returncode)
-        steps = re.findall(r'^devstack/gate\.sh (\w+)', result.stderr, re.M)
-        self.assertEqual(
-            ['scenario', 'logs', 'unstack', 'clean', 'leftovers'], steps
-        )
-        self.assertEqual(
-            steps,
-            re.findall(r'^    (\w+)\)', gate.read_text(), re.M),
-        )

@@ -6,7 +6,6 @@
 import fcntl
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -59,12 +58,6 @@ class MakeVenvTest(base.TestCase):
 
     def test_venv_is_made_once(self):
         self.assertEqual(f'-m venv {self.venv}\n', self.make())
-        self.assertEqual('', self.make())
-
-    def test_incomplete_venv_is_made_again(self):
-        self.make()
-        (self.venv / 'bin' / 'pip').unlink()
-        self.assertEqual(f'-m venv {self.venv} --clear\n', self.make())
         self.assertEqual('', self.make())
 
     def test_venv_whose_python_is_gone_is_made_again(self):
@@ -218,57 +211,3 @@ class AptInstallTest(base.TestCase):
             process.communicate(timeout=60)
             (self.root / 'sbin' / 'begun').unlink()
             self.assert_nothing_stays()
-
-
-class ArgumentsTest(base.TestCase):
-    """A wrong argument is refused at once, not after minutes of work."""
-
-    def run_tool(self, *words, tools=TOOLS):
-        directory = self.useFixture(fixtures.TempDir()).path
-        for name in ('apt-get', 'python3'):
-            stub = pathlib.Path(directory, name)
-            stub.write_text('#!/bin/sh\nexit 1\n')
-            stub.chmod(0o755)
-        return subprocess.run(
-            ('bash', tools / words[0], *words[1:]),
-            env={
-                'PATH': f'{directory}:{os.environ["PATH"]}',
-                'VHPC_VENV': f'{directory}/none',
-            },
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-
-    def test_unknown_step_is_refused_before_the_first_step_runs(self):
-        for words in (('lnit',), ('unit', 'lnit'), ('--help',)):
-            result = self.run_tool('test.sh', *words)
-            self.assertEqual((1, ''), (result.returncode, result.stdout))
-            self.assertIn(
-                f"no step '{words[-1]}'; there are: lint docs", result.stderr
-            )
-
-    def test_steps_that_need_a_git_clone_are_refused_in_a_tarball(self):
-        directory = self.useFixture(fixtures.TempDir()).path
-        tools = shutil.copytree(TOOLS, pathlib.Path(directory, 'tools'))
-        for words in ((), ('docs',), ('unit', 'package')):
-            result = self.run_tool('test.sh', *words, tools=tools)
-            self.assertEqual((1, ''), (result.returncode, result.stdout))
-            self.assertIn(
-                'tools/test.sh unit lab older functional', result.stderr
-            )
-
-    def test_skew_refuses_unknown_arguments_and_revisions(self):
-        for words, reason in (
-            (('both',), 'there are: older, newer, agent REVISION'),
-            (('agent',), 'there are: older, newer, agent REVISION'),
-            (('agent', 'no-such'), "no revision 'no-such'"),
-        ):
-            result = self.run_tool('skew.sh', *words)
-            self.assertEqual((1, ''), (result.returncode, result.stdout))
-            self.assertIn(reason, result.stderr)
-
-    def test_demo_refuses_arguments(self):
-        result = self.run_tool('demo.sh', '--help')
-        self.assertEqual((1, ''), (result.returncode, result.stdout))
-        self.assertIn('tools/demo.sh shell', result.stderr)
