@@ -32,7 +32,7 @@ from nova_vhpc_lab.stack import (
     outsider,
     realhosts,
 )
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 MEMBERS = 3
 """Members of the virtual cluster: more than a host has uplinks."""
@@ -412,9 +412,7 @@ class Scenario:
             env=compute_host.programs.variables,
         )
         if not run.wait(PATIENCE_S):
-            raise cloud.StackError(
-                f'{run.name}: not within {PATIENCE_S:.0f} s: {run.tail()}'
-            )
+            raise TooLongError(f'{run.name} goes on; {run.tail()}')
         return run
 
     def agent_status(self, compute_host: host.Host) -> dict[str, Any]:
@@ -488,7 +486,7 @@ class Scenario:
         :param condition: may fail with ``CalledProcessError``, which counts
             as false.
         :param pause_s: time between two calls, in seconds.
-        :raises TimeoutError: if it is not true within the time.
+        :raises TooLongError: if it is not true within the time.
         :raises StackError: if an agent has ended.
         """
         deadline = time.monotonic() + timeout_s
@@ -498,5 +496,5 @@ class Scenario:
                     return value
             self._check_agents()
             if time.monotonic() > deadline:
-                raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
+                raise TooLongError(what, timeout_s)
             time.sleep(pause_s)
