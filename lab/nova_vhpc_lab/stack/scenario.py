@@ -272,7 +272,7 @@ class Scenario:
 
         :returns: frames on each uplink of the hosts of the two, by name of
             the host and by ``in`` or ``out``.
-        :raises StackError: if an answer is missing.
+        :raises TooLongError: if an answer is missing.
         """
         address = self.console(receiver).address() or ''
         console = self.console(sender)
@@ -288,8 +288,9 @@ class Scenario:
             (name, way): switches[name].frames(way) for name, way in keys
         }
         if not console.ping(address, packets):
-            raise cloud.StackError(
-                f'{address} did not answer: {console.text()[-2000:]}'
+            raise TooLongError(
+                f'{address} did not answer {packets} packets',
+                packets + guests.ANSWER_S,
             )
         return {
             (name, way): [
