@@ -73,6 +73,13 @@ class Options(cfg.ConfigOpts):
                 self._print_hint(sys.argv[1:] if args is None else args)
             raise
 
+    def _pre_setup(self, *args: Any) -> Any:
+        # oslo.config has no other way to its parser before it parses. With
+        # abbreviations, a mistyped --restor would restore.
+        prepared = super()._pre_setup(*args)
+        self._oparser.allow_abbrev = False
+        return prepared
+
     def parser(self, program: str) -> argparse.ArgumentParser:
         """Return the parser of the command line; read no file.
 
