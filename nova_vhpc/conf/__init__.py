@@ -73,10 +73,10 @@ class Options(cfg.ConfigOpts):
                 self._print_hint(sys.argv[1:] if args is None else args)
             raise
 
-    def _pre_setup(self, *args: Any) -> Any:
+    def _pre_setup(self, *args: Any, **kwargs: Any) -> Any:
         # oslo.config has no other way to its parser before it parses. With
         # abbreviations, a mistyped --restor would restore.
-        prepared = super()._pre_setup(*args)
+        prepared = super()._pre_setup(*args, **kwargs)
         self._oparser.allow_abbrev = False
         return prepared
 
