@@ -53,7 +53,8 @@ logs() {
     local conf python
     mkdir -p "$1"
     for conf in "$CONF_DIR"/*.conf; do
-        [ ! -f "$conf" ] || sed -E 's/^(password|transport_url)( *=).*/\1\2 REMOVED/' \
+        [ ! -f "$conf" ] || sed -E \
+            's/^([^=#]*(password|secret|token|key|transport_url|connection)[^=]*=).*/\1 REMOVED/I' \
             "$conf" >"$1/${conf##*/}"
     done
     if python=$(interpreter); then

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_vhpc import version
 from nova_vhpc.cli import arguments
-from nova_vhpc_lab.bench.common import outputs
+from nova_vhpc_lab.bench.common import outputs, simulations
 
 SUBCOMMANDS = {
     'scheduler': 'scheduler.run',
@@ -78,23 +78,25 @@ def main(argv: list[str] | None = None) -> int:
     # Only what is asked for is imported: a bench that measures its own
     # memory must not carry the others'.
     wanted = [name for name in SUBCOMMANDS if name in argv[:1]]
-    args = make_parser(wanted or SUBCOMMANDS).parse_args(argv)
+    program = ' '.join(('nova-vhpc-bench', *wanted))
     try:
+        args = make_parser(wanted or SUBCOMMANDS).parse_args(argv)
         with _cleaning_up(), outputs.tables():
             status: int = args.run(args)
     except outputs.OutputError as error:
-        print(f'nova-vhpc-bench {args.command}: {error}', file=sys.stderr)
+        print(f'{program}: {error}', file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno not in FULL:
             raise
         print(
-            f'nova-vhpc-bench {args.command}: {error.strerror}; what it '
-            f'needs meanwhile it writes to {tempfile.gettempdir()} (TMPDIR)',
+            f'{program}: {error.strerror}; what it needs meanwhile it writes '
+            f'to {tempfile.gettempdir()} (TMPDIR)',
             file=sys.stderr,
         )
         return 1
     except KeyboardInterrupt:
+        print(f'{program}: interrupted', file=sys.stderr)
         return 128 + signal.SIGINT
     return status
 
@@ -113,6 +115,9 @@ def _cleaning_up() -> Iterator[None]:
     }
     try:
         yield
+    except BaseException:
+        simulations.end_workers()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -17,15 +17,18 @@ from nova_vhpc.agent.daemon import (
     systemd,
 )
 from nova_vhpc.cli import withdraw
+from nova_vhpc.conf import agent as agent_conf
 
 
 def _restore(conf: cfg.ConfigOpts) -> int:
     """Restore every server of this host.
 
-    Only the options that this needs are read, so any other may be invalid.
+    Only the options that this needs are read, so any other may be invalid;
+    of those for places, which are seldom elsewhere, the defaults are tried.
 
     :raises cfg.Error: naming the needed option whose value is invalid.
     """
+    conf_package.replace_wrong(conf, agent_conf.GROUP.name, agent_conf.ROOTS)
     try:
         return restore_host.restore_host(conf)
     except (cfg.Error, RecursionError):

@@ -13,14 +13,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rich import console
-
 from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.cli import agents, arguments
 from nova_vhpc.conf import nova_api, types
-from nova_vhpc.top import model, reader, report, sources
+from nova_vhpc.top import model, reader, sources
 
 PIPE_WIDTH = 200
 """Width in characters if standard output is no terminal and ``COLUMNS`` is
@@ -158,6 +156,8 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         for name in ('stdin', 'stdout', 'stderr'):
             if not getattr(sys, name).isatty():
                 parser.error(f'{name} is no terminal; --once prints')
+        from rich import console
+
         if console.Console().is_dumb_terminal:
             parser.error('TERM=dumb cannot be drawn on; --once prints')
 
@@ -232,6 +232,11 @@ def _print(args: argparse.Namespace, answers: sources.Answers) -> None:
     if args.json:
         arguments.print_json(answers.as_json(), sort_keys=True)
         return
+    # Only here, so that --json does without the library.
+    from rich import console
+
+    from nova_vhpc.top import report
+
     # A pipe has no width; with this one no column is left out.
     piped = not sys.stdout.isatty() and 'COLUMNS' not in os.environ
     out = console.Console(width=PIPE_WIDTH if piped else None)

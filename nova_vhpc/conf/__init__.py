@@ -100,6 +100,13 @@ class Options(cfg.ConfigOpts):
         self._oparser.allow_abbrev = False
         return found
 
+    def _pre_setup(self, *args: Any, **kwargs: Any) -> Any:
+        # oslo.config has no other way to its parser before it parses. With
+        # abbreviations, a mistyped --restor would restore.
+        prepared = super()._pre_setup(*args, **kwargs)
+        self._oparser.allow_abbrev = False
+        return prepared
+
     def parser(self, program: str) -> argparse.ArgumentParser:
         """Return the parser of the command line; read no file.
 
@@ -180,9 +187,28 @@ def read(
         raise cfg.Error(f'[{group}]{name}: {_reason(cause, secret)}') from None
 
 
+def replace_wrong(
+    conf: cfg.ConfigOpts, group: str, options: Iterable[Any]
+) -> None:
+    """Have options with a wrong value use their defaults, with a warning.
+
+    For what must be done even so, such as restoring servers.
+    """
+    for option in options:
+        name = option.dest
+        try:
+            read(conf, group, name)
+        except cfg.Error as error:
+            conf.set_override(name, option.default, group)
+            LOG.warning('%s; using the default, %s', error, option.default)
+
+
 def reason(error: Exception) -> str:
     """Return in one line why a configuration cannot be read."""
     text = plain(' '.join(str(error).split()))
+    if isinstance(error, cfg.ConfigFilesNotFoundError):
+        missing = ', '.join(error.config_files)
+        return f'there is no configuration file {missing} (--config-file)'
     if isinstance(error, UnicodeDecodeError):
         # oslo.config does not name the file.
         for frame, _ in traceback.walk_tb(error.__traceback__):

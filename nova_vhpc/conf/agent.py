@@ -17,14 +17,6 @@ GROUP = cfg.OptGroup(
 )
 
 
-ABSOLUTE = '^/'
-"""Regex of an absolute path. An agent started in another directory would not
-find lock and journal of the first one, and --restore not the journal."""
-
-WORD = r'^\S+$'
-"""Regex of a value that is neither empty nor has blanks."""
-
-
 def _integer(low: int, high: int = 1_000_000) -> types.Integer:
     return types.Integer(low, high)
 
@@ -34,40 +26,41 @@ def _seconds(low: float) -> types.Finite:
 
 
 OPTS: list[Any] = [
-    cfg.StrOpt(
+    cfg.Opt(
         'libvirt_uri',
+        type=types.LibvirtUri(),
         default='qemu:///system',
-        regex=WORD,
         help='libvirt connection. Change it only if nova-compute uses '
         'another one ([libvirt]connection_uri); both must see the same '
         'domains.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'host',
-        regex=r'^\S*$',
+        type=types.Name(),
         help='Name of this compute host as Nova knows it ([DEFAULT]host of '
         'nova-compute). Set it if nova-compute sets its own. Unset, it is the '
         "machine's host name.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'state_path',
+        type=types.AbsolutePath(),
         default='/var/lib/nova-vhpc',
-        regex=ABSOLUTE,
         help='Directory of the journal, which holds the original settings of '
         'each VM. It must survive a crash of the agent: do not use a tmpfs '
         'that a restart of the service empties. Only root may be able to '
         'write there and in the directories above: otherwise no record is '
         'believed and no VM is written to.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'run_path',
+        type=types.AbsolutePath(),
         default='/run/nova-vhpc',
-        regex=ABSOLUTE,
         help='Directory of the lock and of the status socket. One per host; '
         'change it only for tests. Only root may be able to write there.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'cpu_shared_set',
+        type=types.CpuSet(),
         help='Host CPUs to which VMs may be pinned, in the syntax of '
         "nova-compute's [compute]cpu_shared_set, such as '2-15,^8'. Set "
         'both options to the same value. Unset, all CPUs of the host that '
@@ -231,24 +224,24 @@ OPTS: list[Any] = [
         'for example to 9620, if another program uses the port: meanwhile the '
         'agent runs without metrics, and says so.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'metrics_cert_file',
-        regex=ABSOLUTE,
+        type=types.AbsolutePath(),
         help='PEM file with the certificate of the Prometheus endpoint, and '
         'those between it and the root. The endpoint then speaks HTTPS only. '
         'A renewed file is used within a second. Try '
         '/etc/nova-vhpc/metrics.crt.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'metrics_key_file',
-        regex=ABSOLUTE,
+        type=types.AbsolutePath(),
         help='PEM file with the key of metrics_cert_file, without a '
         'passphrase. Only root should be able to read it. Unset, the key is '
         'in metrics_cert_file. Try /etc/nova-vhpc/metrics.key.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'metrics_client_ca_file',
-        regex=ABSOLUTE,
+        type=types.AbsolutePath(),
         help='PEM file with the authority that signs the certificates of '
         'scrapers (tls_config in the configuration of Prometheus). Unset, '
         'anybody who reaches the endpoint may read the metrics. Set it, with '
@@ -286,10 +279,10 @@ OPTS: list[Any] = [
         'of OVN 24.03 or newer. Leave out what must not be used on your '
         'hosts; others can be installed as plugins.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'ovs_run_dir',
+        type=types.AbsolutePath(needed=False),
         default='',
-        regex='^(/|$)',
         help='Directory with ovs-vswitchd.pid and the control socket of '
         'ovs-vswitchd, which the binder bond_entry connects to: as the user '
         'that ovs-vswitchd runs as, or as root with CAP_DAC_OVERRIDE. If '
@@ -298,29 +291,32 @@ OPTS: list[Any] = [
         "Set it if the agent runs in a container that has the host's "
         'directory elsewhere, for example to /host/run/openvswitch.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'cgroup_root',
+        type=types.AbsolutePath(),
         default='/sys/fs/cgroup',
-        regex=ABSOLUTE,
         help='Directory where the cgroup file systems are mounted. Change it '
         'only in tests and containers, for example to /host/sys/fs/cgroup.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'proc_root',
+        type=types.AbsolutePath(),
         default='/proc',
-        regex=ABSOLUTE,
         help='Directory where the proc file system is mounted. Change it '
         "only if the agent runs in a container that has the host's elsewhere, "
         'for example to /host/proc.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'sys_root',
+        type=types.AbsolutePath(),
         default='/sys',
-        regex=ABSOLUTE,
         help='Directory where sysfs is mounted. Change it only in tests and '
         'containers, for example to /host/sys.',
     ),
 ]
+
+ROOTS = [option for option in OPTS if option.name.endswith('_root')]
+"""Options of where the kernel's file systems are mounted."""
 
 
 def register_opts(conf: Any) -> None:

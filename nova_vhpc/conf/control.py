@@ -276,15 +276,17 @@ OPTS: list[Any] = [
         'With leave_rule = learned, a VM also waits no longer than this. '
         'Raise it if VMs still move too often; try 20.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'io_pool_cpus',
+        type=types.CpuSet(),
         help='Host CPUs of the I/O pool, such as 8-15; best those of a '
         'whole socket. Unset, demand decides the size of the pool, in the '
         'last socket. A parallel VM with more vCPUs than the pool has CPUs '
         'stays in the computing pool.',
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'computing_pool_cpus',
+        type=types.CpuSet(),
         help='Host CPUs of the computing pool, such as 0-7. Unset, all CPUs '
         'that are not in the I/O pool. Must not overlap with io_pool_cpus. '
         'Set it to keep some CPUs out of both pools.',

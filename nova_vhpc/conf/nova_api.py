@@ -15,7 +15,7 @@ GROUP = 'vhpc_nova'
 opts = [
     cfg.Opt(
         'poll_interval',
-        type=types.Integer(min=1, max=86_400),
+        type=types.Integer(1, types.MOST_SECONDS),
         default=60,
         help="""
 Seconds between two queries to Nova about this host's servers.
@@ -27,7 +27,7 @@ server group on this host. Raise it (try 300) in clouds of many thousand hosts.
     ),
     cfg.Opt(
         'min_interval',
-        type=types.Integer(min=1, max=86_400),
+        type=types.Integer(1, types.MOST_SECONDS),
         default=5,
         help="""
 Seconds between two queries to Nova, at least, even if many servers start.
@@ -36,9 +36,9 @@ Raise it (try 15) if many servers boot at the same time and nova-api is the
 bottleneck.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'groups_file',
-        regex='^(/|$)',
+        type=types.AbsolutePath(needed=False),
         help="""
 File that lists the servers of each virtual cluster. Set it in clouds whose
 compute hosts may not call the Nova API.

@@ -51,7 +51,7 @@ on for tightly coupled programs on over-committed hosts.
     ),
     cfg.Opt(
         'call_timeout',
-        type=types.Finite(min=0.1, max=3600.0),
+        type=types.Finite(0.1, 86_400.0),
         default=10.0,
         help="""
 Seconds for which ``nova-vhpc-ctl`` waits for the answer of a host. Raise it

@@ -73,7 +73,7 @@ write does not exclude a host.
     ),
     cfg.Opt(
         'snapshot_ttl',
-        type=types.Integer(min=1),
+        type=types.Integer(1, types.MOST_SECONDS),
         default=30,
         help="""
 Seconds between two bulk reads of all uplinks from Placement, in every
@@ -86,7 +86,7 @@ necessary. Raise it (try 120) if Placement serves more than 5,000 hosts.
     ),
     cfg.Opt(
         'snapshot_max_age',
-        type=types.Integer(min=1),
+        type=types.Integer(1, types.MOST_SECONDS),
         default=600,
         help="""
 Seconds for which the last snapshot is used if Placement does not answer.
@@ -96,7 +96,7 @@ says why. Raise it (try 3600) if outages of Placement should not stop boots.
     ),
     cfg.Opt(
         'refresh_timeout',
-        type=types.Integer(min=1),
+        type=types.Integer(1, types.MOST_SECONDS),
         default=60,
         help="""
 Seconds after which a bulk read that has not ended is abandoned and another
@@ -106,7 +106,7 @@ seconds. Raise it (try 120) if the log says that reads take longer.
     ),
     cfg.Opt(
         'first_read_timeout',
-        type=types.Finite(min=0.1),
+        type=types.Finite(0.1, 86_400.0),
         default=15.0,
         help="""
 Seconds for which the requests of a scheduler worker wait for its first bulk
@@ -129,7 +129,7 @@ uplinks are free. Raise it if more than 500 members are booted at once.
     ),
     cfg.Opt(
         'fresh_read_timeout',
-        type=types.Finite(min=0),
+        type=types.Finite(0, 86_400.0),
         default=0.5,
         help="""
 Seconds for which a request waits, at most, for a new bulk read if the last
@@ -185,16 +185,18 @@ FILE``, copy it to every nova-scheduler, and try
 fails if the file is missing or wrong.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'switch_key',
+        type=types.Name(),
         default='vhpc:switch',
         help="""
 Aggregate metadata key whose value names the switch to which the aggregate's
 hosts are connected. Change it if your aggregates already have such a key.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'rack_key',
+        type=types.Name(),
         default='vhpc:rack',
         help="""
 Aggregate metadata key whose value names the next larger part of the
@@ -217,8 +219,8 @@ def check(conf: cfg.ConfigOpts) -> None:
     oslo.config checks a value when it is first read. An invalid value must
     stop nova-scheduler when it starts, not at its first request.
 
-    :raises cfg.Error: a value is wrong; the message names the first such
-        option.
+    :raises cfg.Error: a value is wrong, or contradicts another; the message
+        names the first such option.
     """
     for option in OPTS:
         conf[GROUP.name][option.dest]

@@ -26,8 +26,9 @@ of time slices is wanted. To remove what was published before, stop the agent
 and run ``nova-vhpc-agent --withdraw``.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'node',
+        type=types.Name(),
         help="""
 Name of this host's compute node, the name of its root resource provider.
 
@@ -37,8 +38,9 @@ host, then with the fully qualified name of the machine. Suggested value: the
 name that ``openstack hypervisor list`` shows for this host.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'compute_id_file',
+        type=types.AbsolutePath(needed=False),
         default='/var/lib/nova/compute_id',
         help="""
 File in which nova-compute keeps the uuid of its compute node.
@@ -47,8 +49,9 @@ Change it if nova-compute's ``state_path`` is not ``/var/lib/nova``. It is not
 used if ``node`` is set or the file does not exist.
 """,
     ),
-    cfg.ListOpt(
+    cfg.Opt(
         'bridges',
+        type=types.BridgeRules(),
         default=[],
         help="""
 Which bridges guests may use, and how.
@@ -72,8 +75,9 @@ with one general and two reserved bridges:
 ``br-ex:shared:slots=16,br-hpc*:separate``.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'ovsdb_connection',
+        type=types.OvsdbConnection(),
         default=DEFAULT_OVSDB,
         help="""
 Where the database of this host's Open vSwitch is: ``unix:PATH`` or
@@ -91,6 +95,7 @@ socket), and leave it empty to use bridges of Open vSwitch by ``bridges`` and
     ),
     cfg.ListOpt(
         'ml2_config_files',
+        item_type=types.AbsolutePath(),
         default=['/etc/neutron/plugins/ml2/openvswitch_agent.ini'],
         help="""
 Configuration files of Neutron's Open vSwitch agent on this host.
@@ -151,7 +156,7 @@ claim a dead link for that long.
     ),
     cfg.Opt(
         'verify_interval',
-        type=types.Integer(min=10),
+        type=types.Integer(10, types.MOST_SECONDS),
         default=300,
         help="""
 Seconds after which the published uplinks are compared with Placement again.
@@ -162,7 +167,7 @@ per uplink; raise it (try 1800) in clouds of many thousand hosts.
     ),
     cfg.Opt(
         'stamp_interval',
-        type=types.Integer(min=0),
+        type=types.Integer(0, types.MOST_SECONDS),
         default=300,
         help="""
 Seconds after which the time of the last publication is written again.
@@ -174,8 +179,9 @@ Raise it in such clouds. With 0 it is written only if something changed; then
 set ``topology_max_age`` to 0 as well, or all hosts become stale.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         'sysfs',
+        type=types.AbsolutePath(),
         default='/sys',
         advanced=True,
         help="""

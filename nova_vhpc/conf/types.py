@@ -1,16 +1,27 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Types of options that refuse values which would silently lift a limit."""
+"""Types of options that refuse what would fail later, or lift a limit.
+
+A value is checked when it is read, so that the error names option and file,
+and not by the thread that uses it.
+"""
 
 import contextlib
+import ipaddress
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from oslo_config import types
 
 from nova_vhpc.flavor import extra_specs
+from nova_vhpc.linux import cpus
+from nova_vhpc.topology import bridge_rules
+
+MOST_SECONDS = 31 * 86_400
+"""A month: Python refuses to wait for much longer, in a thread of its own."""
 
 NO_PARADIGM = 'none'
 """Key that, with the value 0, means that no paradigm has a limit."""
@@ -89,6 +100,131 @@ def _read(
 def _plain(number: float) -> str:
     """Return a number without exponent, which an operator can copy."""
     return f'{number:f}'.rstrip('0').rstrip('.')
+
+
+class _Text(types.String):  # type: ignore[misc]
+    """A text that :meth:`check` accepts; empty is as unset.
+
+    Its name in the sample file is that of any text.
+    """
+
+    def __call__(self, value: Any) -> str:
+        """Return the text.
+
+        :raises ValueError: the text is wrong; the message says what is right.
+        """
+        text = str(super().__call__(value)).strip()
+        if text:
+            self.check(text)
+        return text
+
+    def check(self, text: str) -> None:
+        """Check a text that is not empty.
+
+        :raises ValueError: see above.
+        """
+        raise NotImplementedError
+
+
+class AbsolutePath(_Text):
+    """A path that is the same in whatever directory a program starts.
+
+    :param needed: whether it must not be empty.
+    """
+
+    def __init__(self, needed: bool = True) -> None:
+        super().__init__()
+        self._needed = needed
+
+    def __call__(self, value: Any) -> str:
+        """Return the path.
+
+        :raises ValueError: it is relative, or empty where it is needed.
+        """
+        text = super().__call__(value)
+        if self._needed and not text:
+            raise ValueError('it is empty')
+        return text
+
+    def check(self, text: str) -> None:
+        """Refuse a relative path."""
+        if not text.startswith('/'):
+            raise ValueError(f"'{text}' is no absolute path, such as /{text}")
+
+
+class Name(_Text):
+    """A name as Nova has it, of a host or an aggregate's metadata key."""
+
+    def check(self, text: str) -> None:
+        """Refuse what is more than one word."""
+        if re.search(r'[\s,]', text):
+            raise ValueError(f"'{text}' is no name: it has blanks or commas")
+
+
+class CpuSet(_Text):
+    """Host CPUs in the syntax of Nova's ``[compute]cpu_shared_set``."""
+
+    def check(self, text: str) -> None:
+        """Refuse another syntax."""
+        cpus.parse_cpu_set(text)
+
+
+class LibvirtUri(_Text):
+    """A URI of libvirt, or an alias that its configuration has."""
+
+    def check(self, text: str) -> None:
+        """Refuse what has no scheme, such as ``localhost:16509``."""
+        if not re.match(r'[\w+.-]+:/|[\w-]+$', text):
+            raise ValueError(
+                f"'{text}' is no URI of libvirt, such as qemu:///system"
+            )
+
+
+class OvsdbConnection(_Text):
+    """Where ovsdb-server listens: ``unix:PATH`` or ``tcp:ADDRESS:PORT``."""
+
+    def check(self, text: str) -> None:
+        """Refuse TLS, addresses without scheme, and wrong ports."""
+        scheme, _, rest = text.partition(':')
+        host, _, port = rest.rpartition(':')
+        is_port = re.fullmatch(r'\d{1,5}', port) and 0 < int(port) < 65_536
+        if scheme == 'unix' and rest.startswith('/'):
+            return
+        if scheme == 'tcp' and is_port and _is_host(host):
+            return
+        what = (
+            'TLS is not supported'
+            if scheme in ('ssl', 'tls')
+            else f"'{text}' is no such place"
+        )
+        raise ValueError(
+            f'{what}; allowed: unix:PATH, such as '
+            'unix:/run/openvswitch/db.sock, and tcp:ADDRESS:PORT, such as '
+            'tcp:127.0.0.1:6640 or tcp:[::1]:6640'
+        )
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text is a host in a URL, an IPv6 address in [...]."""
+    if text.startswith('['):
+        with contextlib.suppress(ValueError):
+            ipaddress.IPv6Address(text.strip('[]'))
+            return text.endswith(']')
+        return False
+    return bool(re.fullmatch(r'[A-Za-z0-9_][A-Za-z0-9._-]*', text))
+
+
+class BridgeRules(types.List):  # type: ignore[misc]
+    """Rules for bridges, see :mod:`nova_vhpc.topology.bridge_rules`."""
+
+    def __call__(self, value: Any) -> list[str]:
+        """Return the texts of the rules.
+
+        :raises ValueError: the message names the rule and what is allowed.
+        """
+        rules: list[str] = super().__call__(value)
+        bridge_rules.parse_rules(rules)
+        return rules
 
 
 class OvercommitLimits(types.Dict):  # type: ignore[misc]

@@ -5,6 +5,7 @@
 
 import argparse
 import random
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count = getattr(given, part.counted, None)
         until_s = time.monotonic() + given.minutes * 60 / len(names)
         budget = Budget(until_s if count is None else None, count)
-        passed.append(part.run(seed, given.first, budget))
+        try:
+            passed.append(part.run(seed, given.first, budget))
+        except KeyboardInterrupt:
+            print(f'soak: interrupted in {name}', file=sys.stderr)
+            return 128 + signal.SIGINT
     return 0 if all(passed) else 1
 
 

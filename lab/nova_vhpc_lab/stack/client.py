@@ -12,7 +12,7 @@ from typing import Any
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 COMPUTE = '2.100'
 PLACEMENT = '1.39'
@@ -191,8 +191,8 @@ class Client:
     ) -> list[dict[str, Any]]:
         """Wait until all servers are ACTIVE, and return them.
 
-        :raises ApiError: if a server is in ERROR, with Nova's fault, or the
-            time is over.
+        :raises ApiError: if a server is in ERROR, with Nova's fault.
+        :raises TooLongError: if the time is over.
         """
         deadline = time.monotonic() + timeout_s
         active = []
@@ -202,9 +202,9 @@ class Client:
                     fault = server.get('fault', {}).get('message', '')
                     raise ApiError(500, f'server {server["name"]}: {fault}')
                 if time.monotonic() > deadline:
-                    raise ApiError(
-                        504,
+                    raise TooLongError(
                         f'server {server["name"]} is still {server["status"]}',
+                        timeout_s,
                     )
                 time.sleep(0.3)
             active.append(server)
@@ -215,7 +215,7 @@ class Client:
     ) -> None:
         """Delete servers, and wait until they are gone.
 
-        :raises ApiError: if a server is still there after the time.
+        :raises TooLongError: if a server is still there after the time.
         """
         deadline = time.monotonic() + timeout_s
         remaining = list(keys)
@@ -229,7 +229,9 @@ class Client:
                     raise
                 remaining.pop()
             if remaining and time.monotonic() > deadline:
-                raise ApiError(504, f'server {remaining[-1]} is not deleted')
+                raise TooLongError(
+                    f'server {remaining[-1]} is not deleted', timeout_s
+                )
             time.sleep(0.2)
 
     def providers(self) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from typing import Self
 
 from nova_vhpc_lab.stack import client, config, environment, guard
 from nova_vhpc_lab.testbed import guest, image
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 # Otherwise Nova's command line tools would monkey-patch eventlet, which its
 # services do not use any more.
@@ -463,7 +463,8 @@ class Cloud:
 
         :param port: name of the port.
         :param daemon: name of the daemon, if it differs.
-        :raises StackError: if the daemon has ended or the time is over.
+        :raises StackError: if the daemon has ended.
+        :raises TooLongError: if the time is over.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -481,7 +482,8 @@ class Cloud:
     ) -> None:
         """Wait until a text is in a daemon's log.
 
-        :raises StackError: if the daemon has ended or the time is over.
+        :raises StackError: if the daemon has ended.
+        :raises TooLongError: if the time is over.
         """
         deadline = time.monotonic() + timeout_s
         while text not in self.daemon(name).tail(1000):
@@ -491,7 +493,8 @@ class Cloud:
     def wait_http(self, name: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a service answers, with an error or not.
 
-        :raises StackError: if the daemon has ended or the time is over.
+        :raises StackError: if the daemon has ended.
+        :raises TooLongError: if the time is over.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -506,10 +509,14 @@ class Cloud:
 
     def _check(self, name: str, deadline: float) -> None:
         daemon = self.daemon(name)
-        if not daemon.alive() or time.monotonic() > deadline:
+        if not daemon.alive():
             raise StackError(
                 f'{name} did not start; the end of {daemon.log}:\n'
                 + daemon.tail()
+            )
+        if time.monotonic() > deadline:
+            raise TooLongError(
+                f'{name} does not answer yet; its log is {daemon.log}'
             )
 
     def await_end(

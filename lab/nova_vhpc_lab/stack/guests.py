@@ -14,7 +14,10 @@ import tty
 from pathlib import Path
 from typing import Any
 
-_ANSWER_S = 60.0
+from nova_vhpc_lab.testbed import patience
+
+ANSWER_S = 60.0 * patience.TIMES
+"""Time for the answers to a guest's packets, in seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Virsh:
             check=True,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=60 * patience.TIMES,
         ).stdout
 
     def cputune(self, uuid: str) -> Cputune:
@@ -164,7 +167,7 @@ class Console:
             # Otherwise the guest would read what it writes.
             tty.setraw(file)
             os.write(file, f'ping -q -i 0.1 -c {packets} {address}\n'.encode())
-            return _answers(file, packets + _ANSWER_S) == packets
+            return _answers(file, packets + ANSWER_S) == packets
         finally:
             os.close(file)
 

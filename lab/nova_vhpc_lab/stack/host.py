@@ -15,7 +15,7 @@ from typing import Any
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc_lab.stack import container, environment, guard, guests
 from nova_vhpc_lab.testbed import libvirtd
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 _HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'
 _LIBVIRTD_CONF = """\
@@ -213,11 +213,11 @@ def wait(
     """Wait until a condition is true, and return its value.
 
     :param what: description of the condition, for the error.
-    :raises TimeoutError: if it is not true within the time.
+    :raises TooLongError: if it is not true within the time.
     """
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
+            raise TooLongError(what, timeout_s)
         time.sleep(0.2)
     return value

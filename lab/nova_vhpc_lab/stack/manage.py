@@ -20,7 +20,7 @@ from nova.cmd import manage
 from nova import config, context, objects
 from nova.objects import host_mapping
 
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 DONE = 'done'
 """Last line of the output of a successful run."""
@@ -44,7 +44,7 @@ def discover(hosts: int) -> int:
     """Map compute hosts as they register.
 
     :param hosts: number of hosts to wait for.
-    :returns: exit status, 0 if all were mapped within 2 minutes.
+    :returns: exit status, 0 if all were mapped in time.
     """
     admin = context.get_admin_context()
     deadline = time.monotonic() + PATIENCE_S
@@ -53,7 +53,10 @@ def discover(hosts: int) -> int:
         if len(objects.HostMappingList.get_all(admin)) >= hosts:
             return 0
         time.sleep(0.5)
-    print(f'fewer than {hosts} compute hosts registered', file=sys.stderr)
+    print(
+        TooLongError(f'fewer than {hosts} compute hosts registered'),
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -32,7 +32,7 @@ from nova_vhpc_lab.stack import (
     outsider,
     realhosts,
 )
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 MEMBERS = 3
 """Members of the virtual cluster: more than a host has uplinks."""
@@ -272,7 +272,7 @@ class Scenario:
 
         :returns: frames on each uplink of the hosts of the two, by name of
             the host and by ``in`` or ``out``.
-        :raises StackError: if an answer is missing.
+        :raises TooLongError: if an answer is missing.
         """
         address = self.console(receiver).address() or ''
         console = self.console(sender)
@@ -288,8 +288,9 @@ class Scenario:
             (name, way): switches[name].frames(way) for name, way in keys
         }
         if not console.ping(address, packets):
-            raise cloud.StackError(
-                f'{address} did not answer: {console.text()[-2000:]}'
+            raise TooLongError(
+                f'{address} did not answer {packets} packets',
+                packets + guests.ANSWER_S,
             )
         return {
             (name, way): [
@@ -412,9 +413,7 @@ class Scenario:
             env=compute_host.programs.variables,
         )
         if not run.wait(PATIENCE_S):
-            raise cloud.StackError(
-                f'{run.name}: not within {PATIENCE_S:.0f} s: {run.tail()}'
-            )
+            raise TooLongError(f'{run.name} goes on; {run.tail()}')
         return run
 
     def agent_status(self, compute_host: host.Host) -> dict[str, Any]:
@@ -488,7 +487,7 @@ class Scenario:
         :param condition: may fail with ``CalledProcessError``, which counts
             as false.
         :param pause_s: time between two calls, in seconds.
-        :raises TimeoutError: if it is not true within the time.
+        :raises TooLongError: if it is not true within the time.
         :raises StackError: if an agent has ended.
         """
         deadline = time.monotonic() + timeout_s
@@ -498,5 +497,5 @@ class Scenario:
                     return value
             self._check_agents()
             if time.monotonic() > deadline:
-                raise TimeoutError(f'{what}: not within {timeout_s:.0f} s')
+                raise TooLongError(what, timeout_s)
             time.sleep(pause_s)

@@ -28,10 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
-from nova_vhpc_lab.testbed import image, supervisor
+from nova_vhpc_lab.testbed import image, patience, supervisor
 
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 60.0 * patience.TIMES
+_STOP_TIMEOUT_S = 30.0 * patience.TIMES
 _MIN_FREE_BYTES = 1 << 20
 _LAST_LINES = 2
 """The last line of libvirtd's log says that it failed, the one before why."""

@@ -19,8 +19,10 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from nova_vhpc_lab.testbed import patience
+
 SCHEMA = Path('/usr/share/openvswitch/vswitch.ovsschema')
-START_S = 60.0
+START_S = 60.0 * patience.TIMES
 
 _NETDEV = Path('/sys/class/net/ovs-netdev')
 """Link that the first switch in userspace makes."""

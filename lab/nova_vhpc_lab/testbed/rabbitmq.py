@@ -22,8 +22,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from nova_vhpc_lab.testbed import patience
+
 SERVER = Path('/usr/lib/rabbitmq/bin/rabbitmq-server')
-START_S = 90.0
+START_S = 90.0 * patience.TIMES
 
 CTL_S = 300.0
 """Longest time that ``rabbitmqctl`` may take: a minute on a busy host."""

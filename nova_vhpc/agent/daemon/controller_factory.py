@@ -155,19 +155,14 @@ def _pool(
     text = _option(conf, name)
     if not text:
         return None
-    allowed = f'{SYNTAX} within {format_cpu_set(usable)}'
-    try:
-        pool = parse_cpu_set(text)
-    except ValueError as error:
-        raise errors.ConfigError(
-            f'[{GROUP}]{name} = {text}: {error}; allowed: {allowed}'
-        ) from None
+    pool = parse_cpu_set(text)
     missing = pool - usable
     if missing:
         raise errors.ConfigError(
             f'[{GROUP}]{name} = {text}: CPUs '
             f'{format_cpu_set(missing)} do not exist or are not '
-            f'in cpu_shared_set; allowed: {allowed}'
+            f'in cpu_shared_set; allowed: {SYNTAX} within '
+            f'{format_cpu_set(usable)}'
         )
     return pool
 

@@ -307,7 +307,12 @@ def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
 
     :raises ConfigError: the option's value is invalid.
     """
-    remote = conf.vhpc_topology.ovsdb_connection
+    try:
+        remote = conf.vhpc_topology.ovsdb_connection
+    except ValueError as error:
+        raise errors.ConfigError(
+            f'[vhpc_topology]ovsdb_connection: {error}'
+        ) from None
     options = conf.vhpc_agent
     marker = pathlib.Path(options.state_path, MARKER)
     if not remote:
@@ -315,12 +320,6 @@ def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
             with contextlib.suppress(OSError):
                 marker.unlink(missing_ok=True)
         return None
-    scheme, _, rest = remote.partition(':')
-    if scheme not in ('unix', 'tcp') or not rest:
-        raise errors.ConfigError(
-            f"[vhpc_topology] ovsdb_connection: '{remote}' is neither "
-            'unix:PATH nor tcp:ADDRESS:PORT'
-        )
     return Ovsdb(
         remote,
         optional=remote == topology_conf.DEFAULT_OVSDB,

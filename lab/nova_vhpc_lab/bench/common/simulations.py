@@ -4,6 +4,8 @@
 """What the subcommands that simulate hosts have in common."""
 
 import concurrent.futures
+import multiprocessing
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -28,12 +30,29 @@ def run_all(jobs: Sequence[Job[_Result]], workers: int) -> Iterator[_Result]:
     if workers == 1 or len(jobs) == 1:
         yield from map(_run, jobs)
         return
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        workers, initializer=_leave_signals
+    ) as pool:
         try:
             yield from pool.map(_run, jobs)
-        finally:
-            # Jobs that have not begun need not be waited for.
+        except BaseException:
+            # Jobs that have not begun need not be waited for, nor others.
             pool.shutdown(wait=False, cancel_futures=True)
+            end_workers()
+            raise
+
+
+def end_workers() -> None:
+    """End the processes that run jobs, which may take minutes more."""
+    for worker in multiprocessing.active_children():
+        worker.terminate()
+
+
+def _leave_signals() -> None:
+    """Leave Ctrl-C to the program, which ends this worker by SIGTERM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _run(job: Job[_Result]) -> _Result:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_vhpc_lab.stack.demo import state
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 ROW_S = 1.0
 
@@ -86,7 +86,7 @@ class _Timeline:
                 return
             if time.monotonic() > deadline:
                 self.show()
-                raise TimeoutError(f'{what}: not within {PATIENCE_S:.0f} s')
+                raise TooLongError(what)
             time.sleep(ROW_S)
 
     def _look(self, what: str) -> None:

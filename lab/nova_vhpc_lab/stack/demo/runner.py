@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from nova_vhpc_lab.stack import show
 from nova_vhpc_lab.stack.demo import state
 from nova_vhpc_lab.testbed import supervisor
+from nova_vhpc_lab.testbed.patience import TooLongError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,8 +44,13 @@ def run(
     except Exception as error:
         out.console.print()
         out.say(f'FAILED in step "{out.step_name}"')
-        out.say(f'{type(error).__name__}: {error}')
-        _show_log(demo)
+        if isinstance(error, TooLongError):
+            # Logs of services that wait, too, say nothing.
+            out.say(str(error))
+        else:
+            out.say(f'{type(error).__name__}: {error}')
+            _show_logs(demo)
+        _show_last_errors(demo)
     finally:
         for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
@@ -67,10 +73,13 @@ def run(
     return result
 
 
-def _show_log(demo: state.Demo) -> None:
+def _show_logs(demo: state.Demo) -> None:
     for daemon in demo.logs:
         demo.show.say(f'the end of {daemon.log}:')
         print(daemon.tail(25))
+
+
+def _show_last_errors(demo: state.Demo) -> None:
     # If a server fails to build, nova-compute's log has the cause, and those
     # of nova-api and nova-scheduler do not.
     for daemon in demo.stage.cloud.daemons():

@@ -15,8 +15,9 @@ from nova_vhpc_lab.stack import (
     scenario,
     show,
 )
+from nova_vhpc_lab.testbed import patience
 
-STOP_S = 120.0
+STOP_S = 120.0 * patience.TIMES
 """``TimeoutStopSec`` in the agent's systemd unit."""
 
 

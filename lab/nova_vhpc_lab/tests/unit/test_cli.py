@@ -7,11 +7,29 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
+import sys
 from unittest import mock
 
 from nova_vhpc.tests import base
 from nova_vhpc_lab import cli as bench
 from nova_vhpc_lab.bench.predictors import run as predictors
+from nova_vhpc_lab.testbed.patience import PATIENCE_S
+
+SIMULATIONS = """
+import os, sys, time
+from nova_vhpc_lab import cli
+from nova_vhpc_lab.bench import fairness
+from nova_vhpc_lab.bench.common import simulations
+
+class Job:
+    def run(self):
+        os.write(1, b'begun\\n')
+        time.sleep(3600)
+
+fairness.run = lambda args: list(simulations.run_all([Job()] * 5, 2))
+sys.exit(cli.main(['fairness']))
+"""
 
 
 class EndTest(base.TestCase):
@@ -58,6 +76,29 @@ class EndTest(base.TestCase):
 
     def test_sigint_ends_the_run_without_traceback(self):
         self.assertEqual((130, ['broker']), self.end(signal.SIGINT))
+
+    def test_ctrl_c_ends_simulations_in_processes_with_one_line(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen(
+                [sys.executable, '-c', SIMULATIONS],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                process_group=0,
+                # A shell in background has it ignored.
+                preexec_fn=lambda: signal.signal(
+                    signal.SIGINT, signal.default_int_handler
+                ),
+            ) as running:
+                for _ in range(2):
+                    self.assertEqual('begun\n', running.stdout.readline())
+                # As a terminal does: to the whole group.
+                os.killpg(running.pid, number)
+                out, err = running.communicate(timeout=PATIENCE_S)
+            code = 128 + number
+            text = 'nova-vhpc-bench fairness: interrupted\n'
+            self.assertEqual((code, ''), (running.returncode, out))
+            self.assertEqual(text if code == 130 else '', err)
 
     def test_full_disk_is_reported_without_traceback(self):
         for number in bench.FULL:

@@ -102,9 +102,17 @@ class AnsibleTest(base.TestCase):
             cls.host.put(built, cls.wheels[version])
 
     def play(
-        self, playbook: str, group: str, options: dict[str, Any], *more: str
+        self,
+        playbook: str,
+        group: str,
+        options: dict[str, Any],
+        *more: str,
+        failed: int = 0,
     ) -> dict[str, Any]:
-        """Run a playbook and return Ansible's counts."""
+        """Run a playbook and return Ansible's counts.
+
+        :param failed: number of tasks that must fail.
+        """
         home = self.useFixture(fixtures.TempDir()).path
         variables = {
             'ansible_ssh_executable': str(self.host.ssh()),
@@ -132,12 +140,17 @@ class AnsibleTest(base.TestCase):
             text=True,
             check=False,
         )
-        self.assertEqual(0, ended.returncode, ended.stdout + ended.stderr)
         recap = ended.stdout.rpartition('PLAY RECAP')[2]
-        return {
+        counts: dict[str, Any] = {
             name: int(number)
             for name, number in re.findall(r'(\w+)=(\d+)', recap)
-        } | {'output': ended.stdout}
+        }
+        self.assertEqual(
+            (2 * bool(failed), failed),
+            (ended.returncode, counts.get('failed')),
+            ended.stdout + ended.stderr,
+        )
+        return counts | {'output': ended.stdout}
 
     def agent(self, *more: str, **options: Any) -> dict[str, Any]:
         """Run the playbook that installs the agent."""
@@ -213,7 +226,28 @@ class AnsibleTest(base.TestCase):
         self.assertNotEqual(pid, self.show('MainPID'))
         self.assertEqual('active', self.show('ActiveState'))
 
-        self.play('withdraw.yml', 'vhpc_computes', AGENT)
+        hooks = ('ls', '/etc/libvirt/hooks/qemu.d')
+        self.assertEqual('nova-vhpc\n', self.host.run(*hooks).stdout)
+        # As by -e, or from an inventory in INI format.
+        counts = self.agent(package=new, state='enabled', hook='false')
+        self.assertEqual('', self.host.run(*hooks).stdout)
+        self.assertEqual(2, counts['changed'], counts['output'])
+
+        record = '/var/lib/nova-vhpc/journal/x.json'
+        program = '/opt/nova-vhpc/bin/nova-vhpc-agent'
+        # The running agent would put a record aside that it cannot read.
+        self.host.run('systemctl', 'stop', UNIT)
+        self.host.run('touch', record)
+        self.host.run('mv', program, f'{program}.away')
+        withdraw = ('withdraw.yml', 'vhpc_computes', AGENT)
+        told = self.play(*withdraw, failed=1)['output']
+        self.assertIn('1 records in /var/lib/nova-vhpc', told)
+        self.assertIn('Nothing was deleted', told)
+        self.host.run('mv', f'{program}.away', program)
+        self.host.run('rm', record)
+
+        counts = self.play(*withdraw)
+        self.assertIn('Placement was not asked', counts['output'])
         after = self.listing()
         self.assertEqual(set(), after - before)
         self.assertEqual(set(), before - after)

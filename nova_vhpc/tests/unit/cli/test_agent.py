@@ -59,7 +59,7 @@ class CommandLineTest(base.BaseTestCase):
         for text, words in (
             ('foreign_changes = ask', "[vhpc_agent]foreign_changes: .*'ask'"),
             ('state_path = here', "[vhpc_agent]state_path: .*'here'"),
-            ('run_path =', "[vhpc_agent]run_path: .*''"),
+            ('run_path =', '[vhpc_agent]run_path: .*it is empty'),
             ('period_ms =', "[vhpc_agent]period_ms: .*'' is not an integer"),
             ('[vhpc_control]\nguard_margin = nan', "'nan' is not a number"),
             ('[vhpc_peers]\nlease = 0', "[vhpc_peers]lease: .*'0' is not"),

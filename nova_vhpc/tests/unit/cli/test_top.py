@@ -24,11 +24,11 @@ from nova_vhpc.tests.unit.top import documents
 from nova_vhpc.top import columns
 
 PROGRAM = 'import sys; from nova_vhpc.cli import top; sys.exit(top.main())'
-WITHOUT_TEXTUAL = (
-    'import sys; sys.modules["textual"] = None; '
-    'sys.argv[0] = "nova-vhpc-top"; '
+WITHOUT = (
+    'import sys; sys.modules["{}"] = None; sys.argv[0] = "nova-vhpc-top"; '
     'from nova_vhpc.cli import launch; sys.exit(launch.top())'
 )
+WITHOUT_TEXTUAL = WITHOUT.format('textual')
 
 
 class TopCase(base.TestCase):
@@ -242,6 +242,18 @@ class ProcessTest(TopCase):
         (line,) = done.stderr.splitlines()
         self.assertIn('cannot load the Python library textual', line)
         self.assertIn('pip install textual', line)
+
+    def test_json_works_without_the_library_that_draws(self) -> None:
+        done = self.run_program(
+            WITHOUT.format('rich'), '--once', '--json', stdout=subprocess.PIPE
+        )
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+        self.assertIn('vms', json.loads(done.stdout))
+        done = self.run_program(
+            WITHOUT.format('rich'), '--once', stdout=subprocess.PIPE
+        )
+        self.assertEqual((2, ''), (done.returncode, done.stdout))
+        self.assertIn('cannot load the Python library rich', done.stderr)
 
     def test_screen_is_refused_without_a_terminal_to_draw_on(self) -> None:
         for missing in ('stdin', 'stdout', 'stderr'):

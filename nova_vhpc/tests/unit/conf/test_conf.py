@@ -64,6 +64,20 @@ class PlacesTest(base.BaseTestCase):
             self.fail('the value was accepted')
 
 
+class AbbreviationTest(base.BaseTestCase):
+    def test_option_must_be_whole(self) -> None:
+        self.assertEqual(3, make_conf(('--argument', '3')).argument)
+        for words in (('--argumen', '3'), ('--arg=3',)):
+            with contextlib.redirect_stderr(io.StringIO()) as told:
+                self.assertRaises(SystemExit, make_conf, words)
+            self.assertIn('did you mean --argument?', told.getvalue())
+
+    def test_agent_restores_only_if_it_is_spelt_out(self) -> None:
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            self.assertRaises(SystemExit, options.make_conf, ['--restor'])
+        self.assertIn('did you mean --restore?', told.getvalue())
+
+
 class MissingFilesTest(base.BaseTestCase):
     def setUp(self) -> None:
         super().setUp()

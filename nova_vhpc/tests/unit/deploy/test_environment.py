@@ -38,7 +38,7 @@ class EnvironmentTest(base.TestCase):
                         'gather_facts': False,
                         'vars': {
                             'ansible_python_interpreter': sys.executable,
-                            'nova_vhpc_agent_venv': str(self.environment),
+                            '__nova_vhpc_agent_venv': str(self.environment),
                         },
                         'tasks': [{'import_tasks': str(TASKS)}],
                     }

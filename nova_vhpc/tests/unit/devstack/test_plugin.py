@@ -338,6 +338,7 @@ class PluginTest(base.TestCase):
             'stack',
             'extra',
             VHPC_CREATE_BRIDGES='True',
+            VHPC_EXAMPLE_BRIDGES='br-vhpc0,br-vhpc1',
             MISSING='br-vhpc0 br-vhpc1 vhpc-up0 vhpc-up1',
         )
         self.assertIn('sudo ip link add br-vhpc0 type bridge', calls)
@@ -396,6 +397,26 @@ class PluginTest(base.TestCase):
             self.assertEqual('vhpc.example', found['VHPC_SCENARIO_FLAVOR'])
             self.assertEqual(network, found.get('VHPC_SCENARIO_NETWORK'))
             self.assertEqual(metadata, found.get('VHPC_SCENARIO_METADATA_URL'))
+
+    def test_values_of_the_smoke_test_are_quoted(self):
+        """gate.sh has a shell read them."""
+        uri = 'qemu+ssh://u@h/system?keyfile=x&no_tty=1'
+        self.run_phase(
+            *('stack', 'test-config'),
+            LIBVIRT_CONNECTION_URI=uri,
+            DEFAULT_IMAGE_NAME="Debian 13's",
+        )
+        script = '. "$1"; echo "$VHPC_SCENARIO_LIBVIRT_URI"; '
+        told = subprocess.run(
+            [
+                *('bash', '-euc', f'{script}echo "$VHPC_SCENARIO_IMAGE"'),
+                *('bash', str(self.conf_dir / 'scenario.env')),
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual([uri, "Debian 13's"], told.stdout.splitlines())
 
     def test_test_config_has_nothing_to_tell_on_a_compute_node(self):
         self.run_phase('stack', 'test-config', services='n-cpu')

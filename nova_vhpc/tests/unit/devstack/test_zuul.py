@@ -71,6 +71,8 @@ class ZuulTest(base.TestCase):
         conf.write_text(
             '[placement]\npassword = SECRET\nusername = nova\n'
             '[DEFAULT]\ntransport_url=rabbit://u:SECRET@host\n'
+            '[vhpc_vendordata]\nid_secret = SECRET\n'
+            '[vhpc_nova]\n application_credential_secret=SECRET\n'
         )
         logs = home / 'zuul-output' / 'logs'
         logs.mkdir(parents=True)

@@ -120,11 +120,14 @@ class OptionTest(base.BaseTestCase):
         conf = cfg.ConfigOpts()
         topology_conf.register_opts(conf)
         agent_conf.register_opts(conf)
-        conf([], default_config_files=[])
+        file = self.state / 'conf'
+        file.write_text('[vhpc_topology]\n')
+        if remote is not None:
+            with file.open('a') as lines:
+                lines.write(f'ovsdb_connection = {remote}\n')
+        conf([], default_config_files=[str(file)])
         conf.set_override('state_path', str(self.state), 'vhpc_agent')
         conf.set_override('dry_run', dry_run, 'vhpc_agent')
-        if remote is not None:
-            conf.set_override('ovsdb_connection', remote, 'vhpc_topology')
         return connection.make_ovsdb(conf)
 
     def test_local_socket_is_the_default(self) -> None:
