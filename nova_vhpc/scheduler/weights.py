@@ -15,7 +15,6 @@ from nova.scheduler import utils, weights
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.session.host_fit import ATTRIBUTE
 from nova_vhpc.scheduler.session.session import SchedulingSession
 from nova_vhpc.scheduler.sources import cost_table_file
 
@@ -41,10 +40,14 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
 
     def weight_multiplier(self, host_state: Any) -> float:
         """Return a host's multiplier, 0.0 without a virtual cluster."""
-        host_info = getattr(host_state, ATTRIBUTE, None)
-        # Without a virtual cluster, all raw weights are 0.0. So they are with
-        # a multiplier of 0.0, but for the penalty of a duplicate entry.
-        return 0.0 if host_info is None else host_info.multiplier or 1.0
+        try:
+            # With a multiplier of 0.0, all raw weights are 0.0 but for the
+            # penalty of a duplicate entry.
+            multiplier: float = host_state._vhpc.multiplier
+            return multiplier or 1.0
+        except AttributeError:
+            # Without a virtual cluster, all raw weights are 0.0.
+            return 0.0
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any
