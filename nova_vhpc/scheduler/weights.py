@@ -7,6 +7,7 @@
 ``nova_vhpc.scheduler.weights.VirtualClusterWeigher`` beside Nova's own.
 """
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,9 +72,6 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         return session.weigh([item.obj for item in weighed_obj_list])
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        return self.weigh_objects([_Weighed(obj)], weight_properties)[0]
-
-
-class _Weighed:
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
+        return self.weigh_objects(
+            [types.SimpleNamespace(obj=obj)], weight_properties
+        )[0]
