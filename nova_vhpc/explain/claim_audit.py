@@ -23,23 +23,16 @@ Nova and Placement go on working meanwhile. Therefore:
   uplinks go only; the rest belongs to Nova.
 """
 
-import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from nova_vhpc.clients import openstack
-from nova_vhpc.explain import claim_choice, cloud
+from nova_vhpc.explain import claim_choice, claim_reader
 from nova_vhpc.explain.claim_choice import Allocations
-from nova_vhpc.flavor import request_groups
-from nova_vhpc.scheduler.sources.snapshot import HostUplinks, UplinkState
+from nova_vhpc.explain.claim_reader import HOST, Held, wanted_by
 from nova_vhpc.topology import model
 
-SERVERS_VERSION = '2.69'
-"""First microversion that lists the servers of cells that do not answer."""
-
-MIGRATIONS_VERSION = '2.59'
-ALLOCATIONS_VERSION = '1.38'
 WRITE_VERSION = '1.36'
 """As Nova's; a later one would want the type of the consumer."""
 
@@ -53,9 +46,6 @@ _FINAL = frozenset({'confirmed', 'reverted', 'completed', 'cancelled'})
 _FAILED = frozenset({'error', 'failed'})
 
 _CONSUMERS = ('INSTANCE', 'MIGRATION', 'unknown')
-
-_HOST = 'OS-EXT-SRV-ATTR:host'
-_NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
 
 
 class Finding(NamedTuple):
@@ -78,66 +68,19 @@ class Finding(NamedTuple):
     judged: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Node:
-    """A compute node.
-
-    :ivar up: whether its nova-compute is up.
-    """
-
-    host: str
-    root: str
-    up: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
-    """What Placement has allocated to one consumer.
-
-    :ivar body: answer of Placement, with the generation of the consumer.
-    :ivar uplinks: number of claimed slots by UUID of the uplink.
-    """
-
-    body: Mapping[str, Any]
-    uplinks: Mapping[str, int]
-
-    @property
-    def allocations(self) -> Allocations:
-        """What is allocated, as Placement takes it."""
-        return {
-            uuid: {'resources': allocation['resources']}
-            for uuid, allocation in self.body['allocations'].items()
-        }
-
-    def without(self, uplinks: Iterable[str]) -> Allocations:
-        """Return the allocations without the claims on some uplinks."""
-        kept = {}
-        for uuid, allocation in self.allocations.items():
-            resources = dict(allocation['resources'])
-            if uuid in uplinks:
-                resources.pop(model.UPLINK, None)
-            if resources:
-                kept[uuid] = {'resources': resources}
-        return kept
-
-
 class ClaimAudit:
     """Compares the claims on uplinks with the servers of a cloud.
 
     :param connection: openstacksdk connection of an administrator.
-    :ivar unseen: number of servers of which Nova does not tell the flavor, as
-        of those in cells that do not answer.
     """
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._nodes: dict[str, _Node] = {}
-        self._by_name: dict[tuple[str, str], _Node] = {}
-        self._topology: Mapping[str, HostUplinks] = {}
-        self._encap_ips = False
-        self._uplinks: dict[str, tuple[str, UplinkState]] = {}
-        self._migrations: dict[str, str] = {}
-        self.unseen = 0
+        self._cloud = claim_reader.ClaimReader(connection)
+
+    @property
+    def unseen(self) -> int:
+        """Number of servers of which Nova does not tell the flavor."""
+        return self._cloud.unseen
 
     def findings(self) -> list[Finding]:
         """Return what is wrong now, by host.
@@ -145,7 +88,9 @@ class ClaimAudit:
         :raises CloudError: the cloud cannot be asked, or refuses.
         """
         with openstack.read():
-            found = [self._look(consumer) for consumer in self._suspects()]
+            found = [
+                self._look(consumer) for consumer in self._cloud.suspects()
+            ]
         return sorted(
             (finding for finding in found if finding is not None),
             key=lambda finding: (finding.host, finding.consumer),
@@ -160,7 +105,7 @@ class ClaimAudit:
         """
         with openstack.read():
             for _ in range(ATTEMPTS):
-                held = self._held(consumer)
+                held = self._cloud.held(consumer)
                 finding = self._look(consumer, held)
                 if finding is None or finding.allocations is None:
                     return finding
@@ -171,95 +116,42 @@ class ClaimAudit:
             f'write there, too; run this again later. It says: {refusal}'
         )
 
-    def _suspects(self) -> list[str]:
-        """Read the cloud, and return the consumers to look at one by one."""
-        snapshot = cloud.uplinks(self._connection)
-        self._topology = snapshot.hosts
-        self._encap_ips = snapshot.has_tunnels
-        self._uplinks = {
-            uplink.uuid: (root, uplink)
-            for root, host in snapshot.hosts.items()
-            for uplink in host.uplinks
-        }
-        claims: dict[str, dict[str, int]] = {}
-        for uuid, (root, uplink) in self._uplinks.items():
-            if not uplink.used:
-                continue
-            for consumer, amount in self._claims_of(uuid).items():
-                here = claims.setdefault(consumer, {})
-                here[root] = here.get(root, 0) + amount
-        # Nova after Placement: see the head of this module.
-        self._nodes = {}
-        self._by_name = {}
-        for hypervisor in cloud.hypervisors(self._connection):
-            node = _Node(
-                openstack.text(hypervisor['service']['host']),
-                openstack.text(hypervisor['id']),
-                hypervisor['state'] == 'up',
-            )
-            self._nodes[node.root] = node
-            name = openstack.text(hypervisor['hypervisor_hostname'])
-            self._by_name[node.host, name] = node
-        self._migrations = {
-            openstack.text(migration['uuid']): openstack.text(
-                migration['status']
-            )
-            for migration in self._pages(
-                'migrations', '/os-migrations', MIGRATIONS_VERSION
-            )
-        }
-        suspects = dict.fromkeys(claims)
-        self.unseen = 0
-        for server in self._pages(
-            'servers', '/servers/detail?all_tenants=1', SERVERS_VERSION
-        ):
-            uuid = openstack.text(server['id'])
-            wanted = _wanted(server)
-            if server['status'] == 'UNKNOWN' or wanted is None:
-                self.unseen += 1
-            elif uuid not in suspects:
-                if wanted and server.get(_HOST):
-                    suspects[uuid] = None
-            elif claims[uuid] == {self._root_of(server): wanted}:
-                del suspects[uuid]
-        return list(suspects)
-
-    def _look(
-        self, consumer: str, held: _Held | None = None
-    ) -> Finding | None:
+    def _look(self, consumer: str, held: Held | None = None) -> Finding | None:
         """Return what is wrong with the claims of one consumer, if anything.
 
         :param held: what it holds, read before; None to read it now.
         """
-        held = held or self._held(consumer)
-        server = self._server(consumer)
+        held = held or self._cloud.held(consumer)
+        server = self._cloud.server(consumer)
         if server is None:
             return self._orphan(consumer, held) if held.uplinks else None
-        if server['status'] == 'UNKNOWN' or _HOST not in server:
+        if server['status'] == 'UNKNOWN' or HOST not in server:
             return self._left(
                 consumer,
                 held,
                 'Nova does not know its state: its cell does not answer',
             )
-        missing = (_wanted(server) or 0) - sum(held.uplinks.values())
+        missing = (wanted_by(server) or 0) - sum(held.uplinks.values())
         doubt = self._doubt(server)
-        if not doubt and not server[_HOST] and held.uplinks:
+        if not doubt and not server[HOST] and held.uplinks:
             return self._left(
                 consumer, held, f'it is on no host ({server["status"]})'
             )
         if doubt and missing:
             return self._left(consumer, held, doubt)
-        if doubt or not server[_HOST]:
+        if doubt or not server[HOST]:
             # A server that is migrated holds its claims where it goes.
             return None
-        root = self._root_of(server)
-        if root is None or not self._nodes[root].up:
+        root = self._cloud.root_of(server)
+        if root is None or not self._cloud.nodes[root].up:
             return self._left(
                 consumer,
                 held,
-                f'nova-compute of its host {server[_HOST]} is not up',
+                f'nova-compute of its host {server[HOST]} is not up',
             )
-        foreign = [u for u in held.uplinks if self._uplinks[u][0] != root]
+        foreign = [
+            u for u in held.uplinks if self._cloud.uplinks[u][0] != root
+        ]
         if foreign:
             return self._release(
                 consumer, held, foreign, 'a server elsewhere holds'
@@ -271,29 +163,28 @@ class ClaimAudit:
         task = server.get('OS-EXT-STS:task_state')
         if task is not None:
             return f'Nova is at work on it ({task})'
-        path = f'/os-migrations?instance_uuid={server["id"]}'
-        for migration in self._pages('migrations', path, MIGRATIONS_VERSION):
+        for migration in self._cloud.migrations_of(server['id']):
             status = openstack.text(migration['status'])
             if status not in _FINAL | _FAILED:
                 return f'its {migration["migration_type"]} is {status}'
         return ''
 
-    def _left(self, consumer: str, held: _Held, doubt: str) -> Finding:
+    def _left(self, consumer: str, held: Held, doubt: str) -> Finding:
         """Return the finding about a consumer that is not judged."""
         return Finding(
             consumer,
-            self._hosts(held.uplinks) or '?',
+            self._cloud.hosts(held.uplinks) or '?',
             f'Its claims are not judged: {doubt}',
             'Nothing is written; run this again when that is over',
             judged=False,
         )
 
-    def _orphan(self, consumer: str, held: _Held) -> Finding | None:
+    def _orphan(self, consumer: str, held: Held) -> Finding | None:
         """Return the finding about a consumer that is no server of Nova.
 
         None if it is a migration that may need its claims.
         """
-        status = self._migrations.get(consumer, 'completed')
+        status = self._cloud.migrations.get(consumer, 'completed')
         if status in _FAILED:
             return self._left(
                 consumer, held, f'it is a migration that is {status}'
@@ -314,27 +205,28 @@ class ClaimAudit:
         return finding
 
     def _release(
-        self, consumer: str, held: _Held, uplinks: Collection[str], why: str
+        self, consumer: str, held: Held, uplinks: Collection[str], why: str
     ) -> Finding:
         """Return the finding about claims to release.
 
         :param why: end of the sentence that names the claim.
         """
         for uuid in uplinks:
-            root, _ = self._uplinks[uuid]
-            node = self._nodes.get(root)
+            root, _ = self._cloud.uplinks[uuid]
+            node = self._cloud.nodes.get(root)
             if node is None or not node.up:
                 # Nova releases it itself when the source of an evacuation is
                 # back; and it names no migrations of a cell that is down.
                 return self._left(
                     consumer,
                     held,
-                    f'nova-compute of host {self._hosts([uuid])} is not up',
+                    'nova-compute of host '
+                    f'{self._cloud.hosts([uuid])} is not up',
                 )
         return Finding(
             consumer,
-            self._hosts(uplinks),
-            f'A claim on {self._names(uplinks)} that {why}',
+            self._cloud.hosts(uplinks),
+            f'A claim on {self._cloud.names(uplinks)} that {why}',
             'Release it',
             held.without(uplinks),
         )
@@ -342,7 +234,7 @@ class ClaimAudit:
     def _lost(
         self,
         server: Mapping[str, Any],
-        held: _Held,
+        held: Held,
         root: str,
         missing: int,
     ) -> Finding:
@@ -352,16 +244,18 @@ class ClaimAudit:
             if held.allocations
             else 'It has no allocations: what it uses is offered to others'
         )
-        finding = Finding(server['id'], self._nodes[root].host, problem, '')
+        finding = Finding(
+            server['id'], self._cloud.nodes[root].host, problem, ''
+        )
         try:
             chosen = claim_choice.choose(
-                self._connection,
+                self._cloud.connection,
                 server,
                 claim_choice.Place(
-                    root, self._topology.get(root), self._encap_ips
+                    root, self._cloud.topology.get(root), self._cloud.encap_ips
                 ),
                 missing,
-                [self._uplinks[uuid][1].path for uuid in held.uplinks]
+                [self._cloud.uplinks[uuid][1].path for uuid in held.uplinks]
                 if held.allocations
                 else None,
             )
@@ -377,13 +271,13 @@ class ClaimAudit:
             resources.update(allocation['resources'])
             allocations[uuid] = {'resources': dict(resources)}
         return finding._replace(
-            remedy=f'Claim {self._names(model.uplinks_in(chosen))}'
+            remedy=f'Claim {self._cloud.names(model.uplinks_in(chosen))}'
             + ('' if held.allocations else ', CPUs, RAM and disk'),
             allocations=allocations,
         )
 
     def _write(
-        self, consumer: str, held: _Held, allocations: Allocations
+        self, consumer: str, held: Held, allocations: Allocations
     ) -> str:
         """Replace the allocations of a consumer, unless it has changed.
 
@@ -392,9 +286,11 @@ class ClaimAudit:
         """
         owner = held.body
         if not held.allocations:
-            server = self._server(consumer) or {}
+            server = self._cloud.server(consumer)
+            if server is None:
+                return 'the server is gone'
             owner = {**server, 'project_id': server['tenant_id']}
-        answer = self._connection.placement.put(
+        answer = self._cloud.connection.placement.put(
             f'/allocations/{consumer}',
             json={
                 'allocations': allocations,
@@ -413,74 +309,3 @@ class ClaimAudit:
             f'PUT /allocations/{consumer} was answered '
             f'{answer.status_code}: {text}'
         )
-
-    def _held(self, consumer: str) -> _Held:
-        body = openstack.get(
-            self._connection.placement,
-            f'/allocations/{consumer}',
-            ALLOCATIONS_VERSION,
-        )
-        return _Held(
-            body,
-            {
-                uuid: allocation['resources'][model.UPLINK]
-                for uuid, allocation in body['allocations'].items()
-                if uuid in self._uplinks
-                and model.UPLINK in allocation['resources']
-            },
-        )
-
-    def _claims_of(self, uplink: str) -> dict[str, int]:
-        """Return the number of slots of an uplink by consumer."""
-        body = openstack.get(
-            self._connection.placement,
-            f'/resource_providers/{uplink}/allocations',
-            WRITE_VERSION,
-        )
-        return {
-            consumer: openstack.count(allocation['resources'][model.UPLINK])
-            for consumer, allocation in body['allocations'].items()
-            if model.UPLINK in allocation['resources']
-        }
-
-    def _server(self, uuid: str) -> Mapping[str, Any] | None:
-        """Return a server of any project, None if Nova has none."""
-        try:
-            body = openstack.get(
-                self._connection.compute, f'/servers/{uuid}', SERVERS_VERSION
-            )
-        except openstack.GoneError:
-            return None
-        server: Mapping[str, Any] = body['server']
-        return server
-
-    def _pages(
-        self, key: str, path: str, version: str
-    ) -> Iterator[Mapping[str, Any]]:
-        return cloud.pages(self._connection.compute, path, key, version)
-
-    def _root_of(self, server: Mapping[str, Any]) -> str | None:
-        """Return the root provider of a server's compute node, if known."""
-        node = self._by_name.get(
-            (server.get(_HOST) or '', server.get(_NODE) or '')
-        )
-        return None if node is None else node.root
-
-    def _hosts(self, uplinks: Iterable[str]) -> str:
-        """Return the names of the hosts of some uplinks."""
-        roots = sorted({self._uplinks[uuid][0] for uuid in uplinks})
-        return ', '.join(
-            self._nodes[root].host if root in self._nodes else root
-            for root in roots
-        )
-
-    def _names(self, uplinks: Iterable[str]) -> str:
-        return ' and '.join(
-            sorted(str(self._uplinks[uuid][1]) for uuid in uplinks)
-        )
-
-
-def _wanted(server: Mapping[str, Any]) -> int | None:
-    """Return the uplinks that a server's flavor requests, None if unknown."""
-    specs = (server.get('flavor') or {}).get('extra_specs')
-    return None if specs is None else request_groups.requested_uplinks(specs)

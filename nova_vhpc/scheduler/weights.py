@@ -7,6 +7,7 @@
 ``nova_vhpc.scheduler.weights.VirtualClusterWeigher`` beside Nova's own.
 """
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from nova.scheduler import utils, weights
 
 from nova_vhpc.conf import scheduler as scheduler_conf
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.session.host_fit import ATTRIBUTE
 from nova_vhpc.scheduler.session.session import SchedulingSession
 from nova_vhpc.scheduler.sources import cost_table_file
 
@@ -41,10 +41,14 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
 
     def weight_multiplier(self, host_state: Any) -> float:
         """Return a host's multiplier, 0.0 without a virtual cluster."""
-        host_info = getattr(host_state, ATTRIBUTE, None)
-        # Without a virtual cluster, all raw weights are 0.0. So they are with
-        # a multiplier of 0.0, but for the penalty of a duplicate entry.
-        return 0.0 if host_info is None else host_info.multiplier or 1.0
+        try:
+            # With a multiplier of 0.0, all raw weights are 0.0 but for the
+            # penalty of a duplicate entry.
+            multiplier: float = host_state._vhpc.multiplier
+            return multiplier or 1.0
+        except AttributeError:
+            # Without a virtual cluster, all raw weights are 0.0.
+            return 0.0
 
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any
@@ -68,9 +72,6 @@ class VirtualClusterWeigher(weights.BaseHostWeigher):
         return session.weigh([item.obj for item in weighed_obj_list])
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        return self.weigh_objects([_Weighed(obj)], weight_properties)[0]
-
-
-class _Weighed:
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
+        return self.weigh_objects(
+            [types.SimpleNamespace(obj=obj)], weight_properties
+        )[0]

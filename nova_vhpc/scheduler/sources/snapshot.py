@@ -163,7 +163,8 @@ def parse(
             continue
         stamp = resources.get(model.STAMP)
         if stamp is not None:
-            stamps[root] = int(stamp['capacity'])
+            # A node that was renamed keeps its old marker, which is dead.
+            stamps[root] = max(stamps.get(root, 0), int(stamp['capacity']))
             uplinks.setdefault(root, [])
             continue
         uplink = resources.get(model.UPLINK)

@@ -84,8 +84,43 @@ class ExplainTest(base.SchedulerTestCase):
         self.assertEqual(exit_code(document), status)
         return document, {host['name']: host for host in document['hosts']}
 
-    def test_each_rejected_host_has_its_reason(self):
+    def test_members_are_placed_as_explained(self):
         document, hosts = self.explain('--members', '3')
+        with self.subTest('each rejected host has its reason'):
+            self.check_reasons(document, hosts)
+        with self.subTest('an unknown group is an error'):
+            status, _, err = self.run_('--group', 'nowhere')
+            self.assertEqual(1, status)
+            self.assertIn("no server group 'nowhere'", err)
+        planned = {
+            name: host['planned']
+            for name, host in hosts.items()
+            if host['planned']
+        }
+        self.assertEqual(3, sum(planned.values()))
+        group = self.group('soft-affinity')
+        servers = self.boot_cluster(self.flavor_id, 3, group)
+        where = collections.Counter(self.hosts_of(servers))
+        self.assertEqual(sorted(planned.values()), sorted(where.values()))
+        self.assertLessEqual({*where}, {*planned})
+        with self.subTest('running members are shown, one more is planned'):
+            document, hosts = self.explain('--group', group)
+            for name, running in where.items():
+                self.assertEqual(running, hosts[name]['running'])
+            plan = document['plan']
+            self.assertEqual(1, sum(plan['assignments'].values()))
+            # The group can be named, and the default output is a table.
+            status, _, err = self.run_('--group', 'cluster')
+            self.assertEqual(0, status)
+            self.assertIn('Plan: 1 host(s)', err)
+        self._create_server(flavor_id=self.flavor_id, networks='none')
+        with self.subTest('claimed uplinks are the reason of hosts'):
+            document, hosts = self.explain()
+            self.assertIn('Placement', hosts['good1']['reason'])
+            self.assertIn('1 of 1 slot(s) taken', hosts['good1']['reason'])
+            self.assertIsNotNone(document['plan']['infeasible_reason'])
+
+    def check_reasons(self, document, hosts):
         self.assertEqual([], document['flaws'])
         self.assertEqual(6, len(hosts))
         for name in ('good1', 'good2'):
@@ -102,23 +137,6 @@ class ExplainTest(base.SchedulerTestCase):
             self.assertIn(words, hosts[name]['reason'])
             self.assertEqual(0, hosts[name]['planned'])
         self.assertEqual('switch', document['plan']['tier'])
-
-    def test_members_are_placed_as_planned(self):
-        _, hosts = self.explain('--members', '3')
-        planned = {
-            name: host['planned']
-            for name, host in hosts.items()
-            if host['planned']
-        }
-        self.assertEqual(3, sum(planned.values()))
-        servers = self.boot_cluster(
-            self.flavor_id, 3, self.group('soft-affinity')
-        )
-        self.assertEqual(
-            sorted(planned.values()),
-            sorted(collections.Counter(self.hosts_of(servers)).values()),
-        )
-        self.assertLessEqual(set(self.hosts_of(servers)), set(planned))
 
     def test_weight_multipliers_change_the_plan_as_the_scheduler(self):
         """Multipliers of aggregates, and of the option."""
@@ -143,31 +161,6 @@ class ExplainTest(base.SchedulerTestCase):
         self.assertIn('not planned: weight multiplier 0', out)
         servers = self.boot_cluster(self.flavor_id, 2)
         self.assertEqual(['good2'] * 2, self.hosts_of(servers))
-
-    def test_running_members_are_shown_and_one_more_is_planned(self):
-        group = self.group('soft-affinity')
-        servers = self.boot_cluster(self.flavor_id, 2, group)
-        where = collections.Counter(self.hosts_of(servers))
-        document, hosts = self.explain('--group', group)
-        for name, running in where.items():
-            self.assertEqual(running, hosts[name]['running'])
-        self.assertEqual(1, sum(document['plan']['assignments'].values()))
-        # The group can be named, and the default output is a table.
-        status, _, err = self.run_('--group', 'cluster')
-        self.assertEqual(0, status)
-        self.assertIn('Plan: 1 host(s)', err)
-
-    def test_claimed_uplinks_are_the_reason_of_hosts(self):
-        self.boot_cluster(self.flavor_id, 4)
-        document, hosts = self.explain()
-        self.assertIn('Placement', hosts['good1']['reason'])
-        self.assertIn('1 of 1 slot(s) taken', hosts['good1']['reason'])
-        self.assertIsNotNone(document['plan']['infeasible_reason'])
-
-    def test_unknown_group_is_an_error(self):
-        status, _, err = self.run_('--group', 'nowhere')
-        self.assertEqual(1, status)
-        self.assertIn("no server group 'nowhere'", err)
 
 
 class BeforeAnyAgentTest(base.SchedulerTestCase):
@@ -340,9 +333,8 @@ class CandidateLimitTest(base.SchedulerTestCase):
             self.flavor_id, 3, expected_state='ERROR'
         ):
             self._delete_server(server)
-
-    def test_limit_does_not_apply_to_members_of_a_server_group(self):
-        group = self.group()
-        found = self.explain('--group', group)
-        self.assertEqual(3, len(found['plan']['assignments']))
-        self.boot_cluster(self.flavor_id, 3, group)
+        with self.subTest('members of a server group have no limit'):
+            group = self.group()
+            found = self.explain('--group', group)
+            self.assertEqual(3, len(found['plan']['assignments']))
+            self.boot_cluster(self.flavor_id, 3, group)

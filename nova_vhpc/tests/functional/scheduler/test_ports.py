@@ -178,21 +178,6 @@ class BandwidthTest(PortsTestCase):
             self.publish_bandwidth(host, 'hpc0', 'hpc1')
             self.publish(host)
 
-    def test_ports_as_fast_as_the_link_get_one_host_each(self):
-        flavor = self.flavor(by_ports('separate'))
-        group = self.group()
-        ports = [self.port('hpc1', LINK_KBPS) for _ in range(3)]
-        hosts = [
-            self.boot_with(flavor, port, group=group) for port in ports[:2]
-        ]
-        self.assertEqual(['one', 'two'], sorted(hosts))
-        for host, port in zip(hosts, ports[:2], strict=True):
-            self.assertEqual(self.bridge(host, 'hpc1'), self.provider_of(port))
-            self.assertEqual(LINK_KBPS, self.used_kbps(host, 'hpc1'))
-            self.assertEqual(0, self.used_kbps(host, 'hpc0'))
-        self.boot_with(flavor, ports[2], expected_state='ERROR')
-        self.assertIn('No valid host', self.booted['fault']['message'])
-
     def explained(self, flavor, *ports):
         """Return what nova-vhpc-explain says of each host: a reason or ''."""
         cloud = sdk.connect(self.api_fixture, self.placement.fixture.endpoint)
@@ -205,47 +190,55 @@ class BandwidthTest(PortsTestCase):
             for host in json.loads(out.getvalue())['hosts']
         }
 
-    def test_server_boots_where_it_is_explained_to_fit(self):
+    def test_ports_as_fast_as_the_link_get_one_host_each(self):
         flavor = self.flavor(by_ports('separate'))
         port = f'hpc1:{LINK_KBPS}'
         self.assertEqual({'one': '', 'two': ''}, self.explained(flavor, port))
-        host = self.boot_with(flavor, self.port('hpc1', LINK_KBPS))
-        other = 'two' if host == 'one' else 'one'
-        found = self.explained(flavor, port)
-        self.assertIn('Placement offers no', found[host])
-        self.assertEqual('', found[other])
-        self.assertEqual(
-            other, self.boot_with(flavor, self.port('hpc1', LINK_KBPS))
-        )
-        for reason in self.explained(flavor, 'hpc1:1000').values():
-            self.assertIn('as large as the link', reason)
+        group = self.group()
+        ports = [self.port('hpc1', LINK_KBPS) for _ in range(3)]
+        first = self.boot_with(flavor, ports[0], group=group)
+        other = 'two' if first == 'one' else 'one'
+        with self.subTest('the other host is explained to fit'):
+            found = self.explained(flavor, port)
+            self.assertIn('Placement offers no', found[first])
+            self.assertEqual('', found[other])
+            for reason in self.explained(flavor, 'hpc1:1000').values():
+                self.assertIn('as large as the link', reason)
+        hosts = [first, self.boot_with(flavor, ports[1], group=group)]
+        self.assertEqual(['one', 'two'], sorted(hosts))
+        for host, port in zip(hosts, ports[:2], strict=True):
+            self.assertEqual(self.bridge(host, 'hpc1'), self.provider_of(port))
+            self.assertEqual(LINK_KBPS, self.used_kbps(host, 'hpc1'))
+            self.assertEqual(0, self.used_kbps(host, 'hpc0'))
+        self.boot_with(flavor, ports[2], expected_state='ERROR')
+        self.assertIn('No valid host', self.booted['fault']['message'])
 
-    def test_port_that_leaves_room_to_others_finds_no_host(self):
-        self.boot_with(
-            self.flavor(by_ports('separate')),
-            self.port('hpc1', LINK_KBPS // 2),
-            expected_state='ERROR',
-        )
-        for host in ('one', 'two'):
-            self.assert_rejected(
-                host, 'br-hpc1', '500000 kbit/s', 'as large as the link'
+    def test_port_that_brings_no_uplink_finds_no_host(self):
+        flavor = self.flavor(by_ports('separate'))
+        with self.subTest('it leaves room to others'):
+            self.boot_with(
+                flavor,
+                self.port('hpc1', LINK_KBPS // 2),
+                expected_state='ERROR',
             )
-
-    def test_port_without_policy_finds_no_host_and_says_why(self):
-        self.boot_with(
-            self.flavor(by_ports('separate')),
-            self.port('hpc1'),
-            expected_state='ERROR',
-        )
-        self.assert_rejected('one', 'openstack port create', '--port')
+            for host in ('one', 'two'):
+                self.assert_rejected(
+                    host, 'br-hpc1', '500000 kbit/s', 'as large as the link'
+                )
+        self.forget_log()
+        with self.subTest('it has no policy'):
+            self.boot_with(flavor, self.port('hpc1'), expected_state='ERROR')
+            self.assert_rejected('one', 'openstack port create', '--port')
 
     def test_two_ports_bring_two_uplinks(self):
-        ports = [self.port('hpc0', 1000), self.port('hpc1', 2000)]
-        host = self.boot_with(self.flavor(by_ports('multiple-shared')), *ports)
-        self.assertEqual(1000, self.used_kbps(host, 'hpc0'))
-        self.assertEqual(2000, self.used_kbps(host, 'hpc1'))
-
-    def test_own_uplink_goes_beside_a_network_for_peers(self):
+        with self.part('of two shared bridges'):
+            ports = [self.port('hpc0', 1000), self.port('hpc1', 2000)]
+            host = self.boot_with(
+                self.flavor(by_ports('multiple-shared')), *ports
+            )
+            self.assertEqual(1000, self.used_kbps(host, 'hpc0'))
+            self.assertEqual(2000, self.used_kbps(host, 'hpc1'))
+        # An own uplink beside a network for peers.
         flavor = self.flavor(by_ports('shared-separate'))
         host = self.boot_with(
             flavor, self.port('hpc0'), self.port('hpc1', LINK_KBPS)

