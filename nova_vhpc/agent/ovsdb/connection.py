@@ -5,6 +5,7 @@
 
 import contextlib
 import errno
+import ipaddress
 import logging
 import os
 import pathlib
@@ -191,6 +192,12 @@ class Ovsdb:
         """Return in one sentence why the database cannot be read, or None."""
         if self.connected or not self._started:
             return None
+        if self._replica.error:
+            return (
+                f'ovsdb-server at {self.remote} cannot be read '
+                f'({self._replica.error}), so that it is unknown what bridges '
+                'there are now; will retry'
+            )
         if self._was_current.is_set():
             return (
                 f'ovsdb-server at {self.remote} is away; the Open vSwitch '
@@ -224,6 +231,7 @@ class Ovsdb:
             'connection': self.remote,
             'connected': self.connected,
             'read': self._was_current.is_set(),
+            'error': self._replica.error,
         }
 
     def _changed(self) -> None:
@@ -300,6 +308,30 @@ class _SetExternalId(command.BaseCommand):
         self.result = True
 
 
+def _fault(remote: str) -> str:
+    """Return what is wrong with the address of a server; empty if nothing."""
+    scheme, _, rest = remote.partition(':')
+    if scheme == 'unix':
+        return '' if rest.startswith('/') else 'has no absolute path'
+    if scheme == 'ssl':
+        return (
+            'asks for TLS, which the agent does not have here: let '
+            'ovsdb-server listen on a local socket, too'
+        )
+    if scheme != 'tcp':
+        return 'does not begin with unix: or tcp:'
+    address, _, port = rest.rpartition(':')
+    try:
+        ipaddress.ip_address(address.removeprefix('[').removesuffix(']'))
+    except ValueError:
+        return f"has '{address}' for an IP address"
+    if ':' in address and not (address[0] == '[' and address[-1] == ']'):
+        return 'has an IPv6 address without brackets'
+    if not port.isdecimal() or not 0 < int(port) < 65_536:
+        return f"has '{port}' for a port"
+    return ''
+
+
 def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
     """Return the connection that ``[vhpc_topology]`` configures, or None.
 
@@ -315,11 +347,11 @@ def make_ovsdb(conf: cfg.ConfigOpts) -> Ovsdb | None:
             with contextlib.suppress(OSError):
                 marker.unlink(missing_ok=True)
         return None
-    scheme, _, rest = remote.partition(':')
-    if scheme not in ('unix', 'tcp') or not rest:
+    if fault := _fault(remote):
         raise errors.ConfigError(
-            f"[vhpc_topology] ovsdb_connection: '{remote}' is neither "
-            'unix:PATH nor tcp:ADDRESS:PORT'
+            f"[vhpc_topology] ovsdb_connection: '{remote}' {fault}; allowed "
+            'are unix:PATH, such as unix:/run/openvswitch/db.sock, and '
+            'tcp:ADDRESS:PORT, such as tcp:127.0.0.1:6640 or tcp:[::1]:6640'
         )
     return Ovsdb(
         remote,

@@ -48,6 +48,16 @@ Placement."""
 UNCERTAIN_CHECK_S = 2.0
 """The same while the networks of its NICs may not be known yet."""
 
+UNWIRED_S = 10.0
+"""Time for which a port whose network is unknown is no problem: Neutron's
+agent or ovn-controller wires it."""
+
+UNSEEN_S = 10.0
+"""Time for which it is no problem that OVN has not taken an encap IP."""
+
+UNSEEN_CHECK_S = 30.0
+"""Time between two looks whether it has, once it has."""
+
 UNCERTAIN_S = 60.0
 """After this time, decide with what is known of a guest's networks."""
 
@@ -67,12 +77,20 @@ class _Bound:
     :ivar steered_by: what steers them.
     :ivar uplinks: the uplinks that it has claimed.
     :ivar check_s: monotonic time of the next reading of its claims.
+    :ivar is_certain: whether the networks of its NICs are known.
+    :ivar since_s: monotonic time since when the effect is as it is.
+    :ivar unseen: what has no effect yet; empty if the effect was seen.
+    :ivar look_s: monotonic time of the next look at the effect.
     """
 
     guest: Guest
     steered_by: steering.Carrier
     uplinks: tuple[claims.ClaimedUplink, ...]
     check_s: float
+    is_certain: bool
+    since_s: float
+    unseen: str = ''
+    look_s: float = 0.0
 
     @property
     def in_force(self) -> Mapping[str, str]:
@@ -84,9 +102,20 @@ class _Bound:
     @property
     def problem(self) -> str:
         """Why the packets do not go there now; empty if they do."""
-        if self.steered_by.binder is None:
-            return ''
-        return self.steered_by.binder.problem(self.guest.info.uuid)
+        binder = self.steered_by.binder
+        problem = binder.problem(self.guest.info.uuid) if binder else ''
+        if not problem and time.monotonic() - self.since_s >= UNSEEN_S:
+            problem = self.unseen
+        return problem
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the packets were seen to take the claimed uplinks."""
+        if not self.is_certain or self.unseen or self.problem:
+            return False
+        return self.steered_by.binder is None or len(self.in_force) >= len(
+            self.uplinks
+        )
 
     @property
     def intact(self) -> bool:
@@ -205,7 +234,7 @@ class UplinkBinder:
         }
         return {
             'state': 'on' if self._enabled else 'off',
-            'bound': sorted(bound.keys() - problems.keys()),
+            'bound': sorted(u for u, one in bound.items() if one.is_steered),
             'uplinks': {
                 uuid: {
                     'binder': one.steered_by.name,
@@ -233,7 +262,7 @@ class UplinkBinder:
         return {
             uuid: one.steered_by.devices
             for uuid, one in bound.items()
-            if not one.problem
+            if one.is_steered
         }
 
     def reconcile(self) -> None:
@@ -277,6 +306,12 @@ class UplinkBinder:
                 problem = error
             if problem is None:
                 self._settle(uuid)
+            elif (
+                guest is not None
+                and isinstance(problem, steering.UnknownNetworkError)
+                and self._age_s(uuid) < UNWIRED_S
+            ):
+                self._waiting[uuid] = guest, time.monotonic() + PERIOD_S
             else:
                 self._put_off(uuid, guest)
                 self._report(uuid, guest, problem)
@@ -372,6 +407,7 @@ class UplinkBinder:
             and time.monotonic() < bound.check_s
             and bound.intact
         ):
+            self._bound[uuid] = self._look(bound)
             return
         uplinks = self._claims.uplinks(uuid)
         with self._moving:
@@ -397,7 +433,7 @@ class UplinkBinder:
         :param is_recorded: whether NICs were changed for it.
         :raises UnsupportedError: nothing can, or may.
         """
-        was_bound = self._bound.pop(uuid, None) is not None
+        former = self._bound.pop(uuid, None)
         claimant = claims.Claimant(
             guest.domain, uplinks, guest.info.specs.uplink_nic
         )
@@ -410,7 +446,7 @@ class UplinkBinder:
         binder = carrier.binder
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
         if binder is None:
-            if not was_bound:
+            if former is None:
                 LOG.info(
                     'VM %s: its packets take the claimed %s (by %s)',
                     guest.name,
@@ -432,20 +468,45 @@ class UplinkBinder:
                 )
         elif changed := binder.bind(claimant):
             LOG.info(
-                'VM %s: packets of %d NICs are steered to the claimed %s '
-                '(by %s)',
+                'VM %s: %d NICs are set to the claimed %s (by %s)',
                 guest.name,
                 changed,
                 names,
                 binder.name,
             )
         check_s = CLAIM_CHECK_S if is_certain else UNCERTAIN_CHECK_S
-        self._bound[uuid] = _Bound(
-            guest,
-            carrier,
-            uplinks,
-            # Spread, so that a restarted guest need not wait for all others.
-            time.monotonic() + check_s * random.uniform(0.75, 1.0),
+        now_s = time.monotonic()
+        self._bound[uuid] = self._look(
+            _Bound(
+                guest,
+                carrier,
+                uplinks,
+                # Spread, so that a restarted guest need not wait for all
+                # others.
+                now_s + check_s * random.uniform(0.75, 1.0),
+                is_certain,
+                now_s if former is None else former.since_s,
+            )
+        )
+
+    def _look(self, bound: _Bound) -> _Bound:
+        """Return a bound guest with what was seen of the effect."""
+        now_s = time.monotonic()
+        if now_s < bound.look_s:
+            return bound
+        unseen = self._steering.unseen(bound.guest.info.uuid, bound.steered_by)
+        wait_s = PERIOD_S if unseen else UNSEEN_CHECK_S
+        since_s = bound.since_s
+        if unseen and not bound.unseen:
+            since_s = now_s
+        elif bound.unseen and not unseen:
+            LOG.info(
+                'VM %s: its packets are seen to take the claimed %s',
+                bound.guest.name,
+                ', '.join(f'{one.bridge}/{one.nic}' for one in bound.uplinks),
+            )
+        return dataclasses.replace(
+            bound, unseen=unseen, look_s=now_s + wait_s, since_s=since_s
         )
 
     def _carrier(

@@ -298,7 +298,7 @@ def _encap_ips_of(
     :param host: name of the host, for the message.
     :raises UnsupportedError: an uplink has none.
     """
-    dead = {one.encap_ip for one in down}
+    dead = {state.encap_ip(one.encap_ip) for one in down}
     default = state.encap_ip_default
     spare = [
         encap_ip
@@ -307,8 +307,8 @@ def _encap_ips_of(
     ]
     found = []
     for uplink in uplinks:
-        encap_ip = uplink.encap_ip
-        if encap_ip is None or encap_ip not in state.encap_ips:
+        encap_ip = state.encap_ip(uplink.encap_ip)
+        if encap_ip is None:
             raise UnsupportedError(
                 f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
                 'has no OVN encap IP, so that a claim on it steers no packet '

@@ -135,11 +135,26 @@ def answered(
 
 
 def _index(state: open_vswitch.OpenVswitch) -> Mapping[str, Ports]:
+    # The port of a trunk has a bridge of its own; Neutron and OVN know the
+    # one with the same iface-id in the integration bridge.
+    known = {
+        interface.external_ids['iface-id']: interface
+        for bridge in state.bridges
+        for port in bridge.ports
+        for interface in port.interfaces
+        if 'iface-id' in interface.external_ids
+        and (
+            bridge.name == state.neutron_bridges.integration
+            or 'net_uuid' in port.other_config
+        )
+    }
     by_guest: dict[str, dict[str, open_vswitch.Interface]] = {}
     for interface in state.interfaces:
         mac = interface.external_ids.get(MAC_KEY)
         uuids = {interface.external_ids.get(key) for key in GUEST_KEYS}
         for uuid in uuids:
             if uuid and mac:
-                by_guest.setdefault(uuid, {})[mac.lower()] = interface
+                by_guest.setdefault(uuid, {})[mac.lower()] = known.get(
+                    interface.external_ids.get('iface-id', ''), interface
+                )
     return by_guest
