@@ -93,11 +93,12 @@ class OvsUplinks:
         """
         reached = [bridge]
         for name in reached:
-            reached += {
-                other: None
-                for other in self._neighbours(name)
-                if other not in (None, self._integration, *reached)
-            }
+            for other in self._neighbours(name):
+                if other is not None and other not in (
+                    self._integration,
+                    *reached,
+                ):
+                    reached.append(other)
         return tuple(reached)
 
     def _neighbours(self, bridge: str) -> Iterator[str | None]:

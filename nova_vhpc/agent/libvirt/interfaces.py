@@ -41,6 +41,8 @@ class Nic:
     :ivar kind: type of the virtual port, else type of the interface.
     :ivar in_hardware: whether the NIC is a function of the host's hardware,
         whose uplink nobody else chooses.
+    :ivar macvtap_on: interface of the host that a macvtap device is on whose
+        frames leave by it; empty for other NICs.
     :ivar device: the host's end of the NIC, such as a tap; may be empty.
     """
 
@@ -48,6 +50,7 @@ class Nic:
     kind: str
     bridge: str | None = None
     in_hardware: bool = False
+    macvtap_on: str = ''
     device: str = ''
 
 
@@ -114,11 +117,16 @@ def _nic(element: ElementTree.Element) -> Nic:
     kind = element.get('type', '')
     if port is not None and port.get('type'):
         kind = port.get('type', '')
-    bridge = source.get('bridge') if source is not None else None
+    source_of: Mapping[str, str] = {} if source is None else source.attrib
+    bridge = source_of.get('bridge')
+    # Nova passes macvtap devices on virtual functions through; those of
+    # Neutron's macvtap agent share an interface with others.
+    shares = source_of.get('mode', 'passthrough') != 'passthrough'
     return Nic(
         mac='' if mac is None else mac.get('address', ''),
         kind=kind,
         bridge=bridge if kind == 'bridge' else None,
-        in_hardware=element.get('type', '') in _HARDWARE,
+        in_hardware=element.get('type', '') in _HARDWARE and not shares,
+        macvtap_on=source_of.get('dev', '') if shares else '',
         device='' if target is None else target.get('dev', ''),
     )

@@ -33,8 +33,8 @@ class Carrier(NamedTuple):
     """What makes the packets of a server take the claimed uplinks.
 
     :ivar name: name of the binder; or ``neutron``, if there is no other way
-        out of the network, ``hardware`` for SR-IOV ports, ``linux_bridge`` if
-        the NIC is plugged there.
+        out of the network, ``hardware`` for SR-IOV ports, ``linux_bridge`` or
+        ``macvtap`` if the NIC is plugged there.
     :ivar binder: binder that must do it; None if nothing is to be done.
     :ivar is_certain: whether no more will be known of the NICs' networks.
     :ivar devices: the host's ends of the NICs, such as taps.
@@ -102,6 +102,8 @@ class Steering:
         """
         if all(nic.in_hardware for nic in chosen):
             return Carrier('hardware')
+        if macvtaps := [nic for nic in chosen if nic.macvtap_on]:
+            return self._on_macvtaps(macvtaps, uplinks)
         of_guest = self._ports.of_guest(uuid)
         ports = {
             nic.mac: of_guest[nic.mac.lower()]
@@ -232,6 +234,28 @@ class Steering:
                     cause='linux-bridge',
                 )
         return Carrier('linux_bridge')
+
+    def _on_macvtaps(
+        self,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> Carrier:
+        """Return that macvtap devices are on claimed uplinks.
+
+        :raises UnsupportedError: one is not.
+        """
+        claimed = {uplink.nic for uplink in uplinks}
+        for nic in nics:
+            if claimed.isdisjoint(self._links.stack(nic.macvtap_on)):
+                raise UnsupportedError(
+                    f'NIC {nic.mac} is on {nic.macvtap_on} of host '
+                    f'{self.host}, not on the claimed {_names(uplinks)}, and '
+                    'nothing moves it',
+                    'Boot the server on a network of that uplink, or use a '
+                    'flavor that claims no uplinks',
+                    cause='linux-bridge',
+                )
+        return Carrier('macvtap')
 
     def _refuse_bonds(self, uplinks: Sequence[claims.ClaimedUplink]) -> None:
         """Refuse members of a bond that chooses itself among them.

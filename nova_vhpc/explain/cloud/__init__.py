@@ -8,11 +8,10 @@ The uplinks are read with the same request to Placement as the filter's.
 """
 
 import dataclasses
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.clients import openstack
+from nova_vhpc.clients import neutron, openstack
 from nova_vhpc.explain import member_ports
 from nova_vhpc.explain import model as explain_model
 from nova_vhpc.explain.cloud import (
@@ -255,12 +254,10 @@ def uplinks(connection: Any) -> snapshot.Snapshot:
 
 def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the hypervisors of all pages of Nova's list."""
-    path: str | None = '/os-hypervisors/detail'
-    while path:
-        body = openstack.get(connection.compute, path, HYPERVISORS_VERSION)
-        yield from body['hypervisors']
-        path = None
-        for link in body.get('hypervisors_links', ()):
-            if link['rel'] == 'next':
-                query = urllib.parse.urlsplit(link['href']).query
-                path = '/os-hypervisors/detail?' + query
+    return neutron.pages(
+        lambda path: openstack.get(
+            connection.compute, path, HYPERVISORS_VERSION
+        ),
+        '/os-hypervisors/detail',
+        'hypervisors',
+    )

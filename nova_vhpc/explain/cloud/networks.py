@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from nova_vhpc.clients import openstack
+from nova_vhpc.clients import neutron, openstack
 from nova_vhpc.topology import neutron_segments
 
 
@@ -20,17 +20,24 @@ def notes(connection: Any) -> tuple[str, ...]:
     try:
         with openstack.asked(), openstack.read():
             agents, networks = (
-                openstack.get(connection.network, path, None)
-                for path in (
-                    neutron_segments.AGENTS,
-                    neutron_segments.NETWORKS,
+                list(
+                    neutron.pages(
+                        lambda page: openstack.get(
+                            connection.network, page, None
+                        ),
+                        path,
+                        name,
+                    )
+                )
+                for path, name in (
+                    (neutron_segments.AGENTS, 'agents'),
+                    (neutron_segments.NETWORKS, 'networks'),
                 )
             )
             return tuple(
                 f'Servers are not to be on this network: {problem}.'
                 for problem in neutron_segments.problems(
-                    networks['networks'],
-                    neutron_segments.mappings(agents['agents']),
+                    networks, neutron_segments.mappings(agents)
                 )
             )
     except openstack.CloudError:

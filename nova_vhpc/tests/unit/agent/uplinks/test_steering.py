@@ -189,6 +189,21 @@ class SteeringTest(base.BaseTestCase):
             steering.Carrier('hardware'), self.carrier(uplink(1), uplink(2))
         )
 
+    def test_macvtap_device_must_be_on_the_claimed_uplink(self) -> None:
+        net = self.sysfs / 'class/net'
+        (net / 'n1.7/lower_n1').mkdir(parents=True)
+
+        def plug(device: str) -> None:
+            source = f"<source dev='{device}' mode='bridge'/>"
+            self.plug_nics(
+                NIC.format(kind='direct', mac=MACS[0], source=source)
+            )
+
+        plug('n1.7')
+        self.assertEqual(steering.Carrier('macvtap'), self.carrier())
+        plug('n2')
+        self.assert_unsteered('linux-bridge', MACS[0], 'n2', 'h1')
+
     def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
         self.read = lambda: open_vswitch.OpenVswitch()
 
