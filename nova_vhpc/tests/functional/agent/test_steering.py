@@ -98,7 +98,9 @@ class SteeringTest(encap_ip.EncapIpTestCase):
         self.host.vsctl(
             'set', 'Bridge', bridge, 'protocols=OpenFlow13,OpenFlow15'
         )
-        self.unsteered(self.start('provider', 1), 'other-physnet')
+        agent = self.start('provider', 1)
+        self.unsteered(agent, 'other-physnet')
+        agent.binder.stop()
         self.assertEqual('encap_ip', self.way(self.start(self.lab.tag, 1)))
 
     def test_flows_that_cannot_be_read_steer_nothing(self) -> None:
@@ -143,14 +145,17 @@ class SteeringTest(encap_ip.EncapIpTestCase):
         self.host.set_external_ids(
             ovn_encap_ip=','.join(reversed(self.host.encap_ips))
         )
-        for rail in range(3):
-            with self.subTest(rail=rail):
-                agent = self.start(self.lab.tag, rail)
-                self.assertEqual('encap_ip', self.way(agent))
-                self.assertEqual(
-                    self.host.encap_ips[rail],
-                    self.lab.encap_of(self.target.port),
-                )
+        agent = self.agent('h1')
+        guests = [self.guest('h1') for _ in range(3)]
+        for rail, guest in enumerate(guests):
+            agent.manage(guest, rail)
+        lab.wait_for(
+            lambda: len(agent.binder.status()['bound']) == 3, 'the bindings'
+        )
+        self.assertEqual(
+            self.host.encap_ips,
+            [self.lab.encap_of(guest.port) for guest in guests],
+        )
 
     def test_binding_that_is_off_is_said(self) -> None:
         text = self.unsteered(self.start(self.lab.tag, 1, False), 'off')
