@@ -3,7 +3,6 @@
 
 """Decides when, and by which binder, claims are made to steer packets."""
 
-import dataclasses
 import logging
 import random
 import threading
@@ -19,7 +18,7 @@ from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
-from nova_vhpc.agent.uplinks import claims, steering
+from nova_vhpc.agent.uplinks import bound_guest, claims, steering
 from nova_vhpc.agent.uplinks.binders import base
 from nova_vhpc.placement import client
 
@@ -52,12 +51,6 @@ UNWIRED_S = 10.0
 """Time for which a port whose network is unknown is no problem: Neutron's
 agent or ovn-controller wires it."""
 
-UNSEEN_S = 10.0
-"""Time for which it is no problem that OVN has not taken an encap IP."""
-
-UNSEEN_CHECK_S = 30.0
-"""Time between two looks whether it has, once it has."""
-
 UNCERTAIN_S = 60.0
 """After this time, decide with what is known of a guest's networks."""
 
@@ -66,63 +59,6 @@ RETRY_SECONDS = 3.0
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 0.5
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bound:
-    """A guest whose claims steer its packets.
-
-    :ivar guest: the guest as it was bound: a restarted domain is another
-        Guest object, and must be bound again.
-    :ivar steered_by: what steers them.
-    :ivar uplinks: the uplinks that it has claimed.
-    :ivar check_s: monotonic time of the next reading of its claims.
-    :ivar is_certain: whether the networks of its NICs are known.
-    :ivar since_s: monotonic time since when the effect is as it is.
-    :ivar unseen: what has no effect yet; empty if the effect was seen.
-    :ivar look_s: monotonic time of the next look at the effect.
-    """
-
-    guest: Guest
-    steered_by: steering.Carrier
-    uplinks: tuple[claims.ClaimedUplink, ...]
-    check_s: float
-    is_certain: bool
-    since_s: float
-    unseen: str = ''
-    look_s: float = 0.0
-
-    @property
-    def in_force(self) -> Mapping[str, str]:
-        """Where the guest's packets go now, by MAC address of the NIC."""
-        if self.steered_by.binder is None:
-            return {}
-        return self.steered_by.binder.in_force(self.guest.info.uuid)
-
-    @property
-    def problem(self) -> str:
-        """Why the packets do not go there now; empty if they do."""
-        binder = self.steered_by.binder
-        problem = binder.problem(self.guest.info.uuid) if binder else ''
-        if not problem and time.monotonic() - self.since_s >= UNSEEN_S:
-            problem = self.unseen
-        return problem
-
-    @property
-    def is_steered(self) -> bool:
-        """Whether the packets were seen to take the claimed uplinks."""
-        if not self.is_certain or self.unseen or self.problem:
-            return False
-        return self.steered_by.binder is None or len(self.in_force) >= len(
-            self.uplinks
-        )
-
-    @property
-    def intact(self) -> bool:
-        """Whether all that the binder wrote is still in force."""
-        return self.steered_by.binder is None or self.steered_by.binder.intact(
-            self.guest.info.uuid
-        )
 
 
 class UplinkBinder:
@@ -167,7 +103,7 @@ class UplinkBinder:
         # Held while NICs are changed: none may be changed after stop() has
         # restored them all.
         self._moving = threading.Lock()
-        self._bound: dict[str, _Bound] = {}
+        self._bound: dict[str, bound_guest.BoundGuest] = {}
         self._problems: dict[str, str] = {}
         self._unsteered: dict[str, dict[str, Any]] = {}
         # By UUID: the guest that was first seen, and when.
@@ -407,7 +343,7 @@ class UplinkBinder:
             and time.monotonic() < bound.check_s
             and bound.intact
         ):
-            self._bound[uuid] = self._look(bound)
+            self._bound[uuid] = bound.look(self._steering)
             return
         uplinks = self._claims.uplinks(uuid)
         with self._moving:
@@ -476,38 +412,15 @@ class UplinkBinder:
             )
         check_s = CLAIM_CHECK_S if is_certain else UNCERTAIN_CHECK_S
         now_s = time.monotonic()
-        self._bound[uuid] = self._look(
-            _Bound(
-                guest,
-                carrier,
-                uplinks,
-                # Spread, so that a restarted guest need not wait for all
-                # others.
-                now_s + check_s * random.uniform(0.75, 1.0),
-                is_certain,
-                now_s if former is None else former.since_s,
-            )
-        )
-
-    def _look(self, bound: _Bound) -> _Bound:
-        """Return a bound guest with what was seen of the effect."""
-        now_s = time.monotonic()
-        if now_s < bound.look_s:
-            return bound
-        unseen = self._steering.unseen(bound.guest.info.uuid, bound.steered_by)
-        wait_s = PERIOD_S if unseen else UNSEEN_CHECK_S
-        since_s = bound.since_s
-        if unseen and not bound.unseen:
-            since_s = now_s
-        elif bound.unseen and not unseen:
-            LOG.info(
-                'VM %s: its packets are seen to take the claimed %s',
-                bound.guest.name,
-                ', '.join(f'{one.bridge}/{one.nic}' for one in bound.uplinks),
-            )
-        return dataclasses.replace(
-            bound, unseen=unseen, look_s=now_s + wait_s, since_s=since_s
-        )
+        self._bound[uuid] = bound_guest.BoundGuest(
+            guest,
+            carrier,
+            uplinks,
+            # Spread, so that a restarted guest need not wait for all others.
+            now_s + check_s * random.uniform(0.75, 1.0),
+            is_certain,
+            now_s if former is None else former.since_s,
+        ).look(self._steering)
 
     def _carrier(
         self, claimant: claims.Claimant, is_recorded: bool

@@ -9,7 +9,7 @@ from typing import Any
 
 import fixtures
 
-from nova_vhpc.agent.uplinks import binder, port_networks
+from nova_vhpc.agent.uplinks import bound_guest, port_networks
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc_lab.ovn import lab
 
@@ -111,7 +111,7 @@ class SteeringTest(encap_ip.EncapIpTestCase):
         self.assertIn('install ovs-ofctl', text)
 
     def test_claim_steers_once_ovn_has_taken_it_over(self) -> None:
-        self.useFixture(fixtures.MockPatchObject(binder, 'UNSEEN_S', 0.0))
+        self.useFixture(fixtures.MockPatchObject(bound_guest, 'UNSEEN_S', 0.0))
         self.addCleanup(self.signal_controller, signal.SIGCONT)
         self.target = self.guest('h1')
         lab.wait_for(

@@ -4,6 +4,7 @@
 """Tests of :mod:`nova_vhpc.agent.uplinks.binder`."""
 
 import pathlib
+import types
 from unittest import mock
 
 import fixtures
@@ -13,6 +14,7 @@ from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection
 from nova_vhpc.agent.uplinks import (
     binder,
+    bound_guest,
     claims,
     port_networks,
     steering,
@@ -376,7 +378,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.binder.reconcile()
         status = self.binder.status()
         self.assertEqual({}, status['problems'])
-        self.patch_time('UNWIRED_S')
+        self.patch_time(binder, 'UNWIRED_S')
         self.binder._waiting.clear()
         self.binder.reconcile()
         self.assertIsNone(self.encap_ip)
@@ -387,7 +389,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertIn('ovs-ofctl is not installed', said['what'])
 
     def test_claim_steers_once_ovn_is_seen_to_use_the_encap_ip(self) -> None:
-        self.patch_time('PERIOD_S')
+        self.patch_time(bound_guest, 'UNSEEN_PERIOD_S')
         for name in ('FLOWS_AGE_S', 'UNWIRED_AGE_S'):
             self.useFixture(fixtures.MockPatchObject(port_networks, name, 0.0))
         self.ovsdb.follows = False
@@ -395,7 +397,7 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         status = self.binder.status()
         self.assertEqual(([], {}), (status['bound'], status['problems']))
         self.assertEqual({}, self.binder.steered_devices())
-        self.patch_time('UNSEEN_S')
+        self.patch_time(bound_guest, 'UNSEEN_S')
         problem = self.binder.status()['problems']['u']
         for word in ('h1', MAC, '10.1.0.1', '10.2.0.1', 'Port_Binding'):
             self.assertIn(word, problem)
@@ -404,9 +406,9 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         status = self.binder.status()
         self.assertEqual((['u'], {}), (status['bound'], status['problems']))
 
-    def patch_time(self, name: str) -> None:
+    def patch_time(self, module: types.ModuleType, name: str) -> None:
         """Let a time be over at once."""
-        self.useFixture(fixtures.MockPatchObject(binder, name, 0.0))
+        self.useFixture(fixtures.MockPatchObject(module, name, 0.0))
 
     def test_encap_ip_is_restored_where_it_proves_useless(self) -> None:
         """The network was not known at first."""
