@@ -49,6 +49,7 @@ class Links:
 
     def __init__(self, sysfs: Path) -> None:
         self._net = sysfs / 'class' / 'net'
+        self._pci = sysfs / 'bus' / 'pci' / 'devices'
 
     def bridges(self) -> frozenset[str]:
         """Return the names of all Linux bridges."""
@@ -114,11 +115,22 @@ class Links:
         Functions of one port have the same ``phys_port_id``; a virtual
         function leaves by its physical one.
         """
+        stack = self.stack(name)
         return frozenset(
             self._read(nic, 'phys_port_id') or self._physical_function(nic)
-            for nic in self.stack(name)
+            for nic in stack
             if self._is_device(nic)
-        ) or frozenset((name,))
+        ) or frozenset(stack[-1:])
+
+    def wire_of_function(self, pci: str) -> frozenset[str]:
+        """Return the port that the frames of a PCI function leave by.
+
+        :param pci: address of the function.
+        :returns: empty if it is unknown.
+        """
+        of_port = [*_entries(self._pci / pci / 'physfn/net')]
+        nics = of_port or [*_entries(self._pci / pci / 'net')]
+        return frozenset().union(*(self.wire(path.name) for path in nics))
 
     def _is_device(self, name: str) -> bool:
         return os.path.exists(self._net / name / 'device')

@@ -41,8 +41,10 @@ class Nic:
     :ivar kind: type of the virtual port, else type of the interface.
     :ivar in_hardware: whether the NIC is a function of the host's hardware,
         whose uplink nobody else chooses.
-    :ivar macvtap_on: interface of the host that a macvtap device is on whose
-        frames leave by it; empty for other NICs.
+    :ivar macvtap_on: interface of the host that a macvtap device is on; empty
+        for other NICs.
+    :ivar pci: PCI address of the function that is passed through, such as
+        ``0000:08:00.2``; empty for other NICs.
     :ivar device: the host's end of the NIC, such as a tap; may be empty.
     """
 
@@ -51,6 +53,7 @@ class Nic:
     bridge: str | None = None
     in_hardware: bool = False
     macvtap_on: str = ''
+    pci: str = ''
     device: str = ''
 
 
@@ -127,6 +130,21 @@ def _nic(element: ElementTree.Element) -> Nic:
         kind=kind,
         bridge=bridge if kind == 'bridge' else None,
         in_hardware=element.get('type', '') in _HARDWARE and not shares,
-        macvtap_on=source_of.get('dev', '') if shares else '',
+        macvtap_on=source_of.get('dev', '')
+        if element.get('type') == 'direct'
+        else '',
+        pci=_pci(element.find('./source/address')),
         device='' if target is None else target.get('dev', ''),
     )
+
+
+def _pci(address: ElementTree.Element | None) -> str:
+    """Return a PCI address as sysfs names it; empty if there is none."""
+    parts = ('domain', 'bus', 'slot', 'function')
+    if address is None or address.get('type') != 'pci':
+        return ''
+    try:
+        numbers = [int(address.get(part, '0'), 16) for part in parts]
+    except ValueError:
+        return ''
+    return '{:04x}:{:02x}:{:02x}.{:x}'.format(*numbers)

@@ -100,16 +100,20 @@ class Steering:
         :param chosen: the NICs that use its claims.
         :raises UnsupportedError: nothing does.
         """
-        if all(nic.in_hardware for nic in chosen):
-            return Carrier('hardware')
-        if macvtaps := [nic for nic in chosen if nic.macvtap_on]:
-            return self._on_macvtaps(macvtaps, uplinks)
         of_guest = self._ports.of_guest(uuid)
         ports = {
             nic.mac: of_guest[nic.mac.lower()]
             for nic in chosen
             if nic.mac.lower() in of_guest
         }
+        # Open vSwitch has representors of functions that it switches itself.
+        direct = [
+            nic
+            for nic in chosen
+            if nic.mac not in ports and (nic.in_hardware or nic.macvtap_on)
+        ]
+        if len(direct) == len(chosen):
+            return self._on_hardware(direct, uplinks)
         # With hybrid plugging, a NIC is on a Linux bridge of its own, and
         # that is joined to the port that Neutron knows.
         bridges = {
@@ -235,27 +239,37 @@ class Steering:
                 )
         return Carrier('linux_bridge')
 
-    def _on_macvtaps(
+    def _on_hardware(
         self,
         nics: Sequence[interfaces.Nic],
         uplinks: Sequence[claims.ClaimedUplink],
     ) -> Carrier:
-        """Return that macvtap devices are on claimed uplinks.
+        """Return that functions and macvtap devices are on claimed uplinks.
 
         :raises UnsupportedError: one is not.
         """
-        claimed = {uplink.nic for uplink in uplinks}
+        claimed = frozenset().union(
+            *(self._links.wire(uplink.nic) for uplink in uplinks)
+        )
         for nic in nics:
-            if claimed.isdisjoint(self._links.stack(nic.macvtap_on)):
+            wire = (
+                self._links.wire(nic.macvtap_on)
+                if nic.macvtap_on
+                else self._links.wire_of_function(nic.pci)
+                if nic.pci
+                else frozenset()
+            )
+            if wire and claimed.isdisjoint(wire):
                 raise UnsupportedError(
-                    f'NIC {nic.mac} is on {nic.macvtap_on} of host '
+                    f'NIC {nic.mac} is on {", ".join(sorted(wire))} of host '
                     f'{self.host}, not on the claimed {_names(uplinks)}, and '
                     'nothing moves it',
                     'Boot the server on a network of that uplink, or use a '
                     'flavor that claims no uplinks',
-                    cause='linux-bridge',
+                    cause='other-nic',
                 )
-        return Carrier('macvtap')
+        shared = any(not nic.in_hardware for nic in nics)
+        return Carrier('macvtap' if shared else 'hardware')
 
     def _refuse_bonds(self, uplinks: Sequence[claims.ClaimedUplink]) -> None:
         """Refuse members of a bond that chooses itself among them.

@@ -189,7 +189,32 @@ class SteeringTest(base.BaseTestCase):
             steering.Carrier('hardware'), self.carrier(uplink(1), uplink(2))
         )
 
+    def test_function_must_be_of_the_claimed_uplink(self) -> None:
+        for number in (1, 2):
+            (self.sysfs / f'class/net/n{number}/device').mkdir(parents=True)
+        net = self.sysfs / 'bus/pci/devices/0000:08:00.2/physfn/net'
+        address = "type='pci' domain='0x0000' bus='0x08' slot='0x00'"
+        self.plug_nics(
+            NIC.format(
+                kind='hostdev',
+                mac='fa:16:3e:00:00:07',
+                source=f"<source><address {address} function='0x2'/></source>",
+            )
+        )
+        self.assertEqual('hardware', self.carrier().name)
+        (net / 'n1').mkdir(parents=True)
+        self.assertEqual('hardware', self.carrier().name)
+        self.assert_unsteered(
+            'other-nic', 'fa:16:3e:00:00:07', 'n1', uplinks=(uplink(2),)
+        )
+
+    def test_function_that_open_vswitch_switches_is_a_port(self) -> None:
+        self.networks = {MACS[1]: TUNNEL}
+        self.plug_nics(NIC.format(kind='hostdev', mac=MACS[1], source=''))
+        self.assertEqual('t', self.carrier().name)
+
     def test_macvtap_device_must_be_on_the_claimed_uplink(self) -> None:
+        self.read = lambda: open_vswitch.OpenVswitch()
         net = self.sysfs / 'class/net'
         (net / 'n1.7/lower_n1').mkdir(parents=True)
 
@@ -202,7 +227,7 @@ class SteeringTest(base.BaseTestCase):
         plug('n1.7')
         self.assertEqual(steering.Carrier('macvtap'), self.carrier())
         plug('n2')
-        self.assert_unsteered('linux-bridge', MACS[0], 'n2', 'h1')
+        self.assert_unsteered('other-nic', MACS[0], 'n2', 'h1')
 
     def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
         self.read = lambda: open_vswitch.OpenVswitch()
