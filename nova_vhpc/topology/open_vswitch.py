@@ -55,6 +55,13 @@ class Interface:
         return self.type in _NIC_TYPES and 'iface-id' not in self.external_ids
 
     @property
+    def may_join(self) -> bool:
+        """Whether it may be a port of another bridge, or lead to one."""
+        return self.is_kernel_port or (
+            self.type == 'internal' and 'iface-id' not in self.external_ids
+        )
+
+    @property
     def is_userspace_nic(self) -> bool:
         """Whether it is a NIC that Open vSwitch itself drives.
 

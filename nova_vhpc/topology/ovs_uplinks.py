@@ -36,8 +36,8 @@ class OvsUplinks:
     :param is_nic: returns whether an interface of the kernel is a NIC, or a
         bond or VLAN on one.
     :param linux_ports: returns the ports of a Linux bridge.
-    :param veth_bridge: returns the bridge that the other end of a veth pair is
-        in; None if an interface is no such end.
+    :param joined: returns the other bridge that a port of a bridge is in, as
+        may be the other end of a veth pair; None if there is none.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class OvsUplinks:
         neutron: open_vswitch.NeutronBridges,
         is_nic: Callable[[str], bool],
         linux_ports: Callable[[str], Iterable[str]] = lambda bridge: (),
-        veth_bridge: Callable[[str], str | None] = lambda name: None,
+        joined: Callable[[str, str], str | None] = lambda port, bridge: None,
     ) -> None:
         self._ovs = ovs
         self._mappings = neutron.mappings
         self._integration = neutron.integration
         self._is_nic = is_nic
         self._linux_ports = linux_ports
-        self._veth_bridge = veth_bridge
+        self._joined = joined
 
     def nics(self, bridge: str) -> tuple[Nic, ...]:
         """Return the uplinks among the ports of a bridge, sorted by name."""
@@ -108,11 +108,11 @@ class OvsUplinks:
                 yield self._ovs.bridge_of.get(
                     interface.options.get('peer', '')
                 )
-            elif interface.is_kernel_port and not self._is_nic(interface.name):
-                yield self._veth_bridge(interface.name)
+            elif interface.may_join and not self._is_nic(interface.name):
+                yield self._joined(interface.name, bridge)
         if bridge not in self._ovs.bridge:
             for port in self._linux_ports(bridge):
-                yield self._veth_bridge(port)
+                yield self._joined(port, bridge)
 
     def physnets(self, bridge: str) -> tuple[str, ...]:
         """Return the physical networks whose packets reach a bridge."""

@@ -48,7 +48,7 @@ class Survey:
             self._neutron,
             self.is_uplink,
             host_links.bridge_ports,
-            self._veth_bridge,
+            self._joined,
         )
         self._encap_of_bridge: dict[str, str] = {}
         self._encap_of_nic: dict[str, str] = {}
@@ -143,11 +143,16 @@ class Survey:
         names = [member.name for member in nic.members] or [nic.name]
         return frozenset().union(*map(self._links.wire, names))
 
-    def _veth_bridge(self, name: str) -> str | None:
-        peer = self._links.veth_peer(name)
-        if peer is None:
-            return None
-        return self._ovs.bridge_of.get(peer) or self._links.bridge_of(peer)
+    def _joined(self, port: str, bridge: str) -> str | None:
+        for end in (port, self._links.veth_peer(port)):
+            if end is not None:
+                for found in (
+                    self._ovs.bridge_of.get(end),
+                    self._links.bridge_of(end),
+                ):
+                    if found not in (None, bridge):
+                        return found
+        return None
 
     def _add_physnets(self) -> None:
         for physnet, bridge in sorted(self._neutron.mappings.items()):

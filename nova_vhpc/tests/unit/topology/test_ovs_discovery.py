@@ -158,6 +158,22 @@ class PhysnetTest(OvsDiscoveryTest):
         self.assertEqual(('br-x', 'eth1'), place)
         self.assertEqual(('hpc1',), uplink.physnets)
 
+    def test_port_of_two_bridges_joins_them(self) -> None:
+        """An internal port of Open vSwitch in a Linux bridge."""
+        self.device('eth1')
+        self.ovs_bridge('br-x', single('eth1'), single('in0', type='internal'))
+        self.bridge('br-lin')
+        net = self.sysfs / 'class/net'
+        self.port('in0', 'br-lin')
+        (net / 'in0/master').symlink_to(net / 'br-lin')
+        self.veth('veth1', 'veth2')
+        self.ovs_bridge('br-hpc1', single('veth1'))
+        (net / 'br-lin/brif/veth2').mkdir()
+        (net / 'veth2/master').symlink_to(net / 'br-lin')
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual(('br-x', 'eth1'), place)
+        self.assertEqual(('hpc1',), uplink.physnets)
+
     def test_veth_pair_into_a_namespace_leads_nowhere(self) -> None:
         """Another namespace counts its interfaces by itself."""
         self.link('veth1', ifindex='71', iflink='2')
