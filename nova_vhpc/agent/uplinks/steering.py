@@ -154,8 +154,6 @@ class Steering:
 
         OVN's flows on this host have the encap IP of a port as it is in the
         southbound database, where all other hosts read it.
-
-        :param uuid: UUID of the guest.
         """
         binder = carrier.binder
         if binder is None or binder.networks != base.TUNNEL:

@@ -53,7 +53,6 @@ class GuestPorts:
     def of_claims(self, claimant: claims.Claimant, host: str) -> Ports:
         """Return the ports of the NICs that use a server's claims.
 
-        :param host: name of the host, for messages.
         :raises UnsupportedError: a NIC has no port.
         """
         uuid = claimant.uuid
@@ -96,8 +95,6 @@ class UplinkLinks:
 
         An uplink that neither Open vSwitch nor the kernel knows is not among
         them.
-
-        :param state: the database of the host's Open vSwitch.
         """
         return tuple(one for one in uplinks if not self._is_up(state, one.nic))
 
@@ -121,7 +118,6 @@ def answered(
     """Return the state of the database.
 
     :param state: the state; None before the first answer.
-    :param host: name of the host, for the message.
     :raises UnsupportedError: there was no answer yet.
     """
     if state is None:
