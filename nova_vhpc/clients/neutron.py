@@ -3,12 +3,39 @@
 
 """Requests to Neutron's API."""
 
-from collections.abc import Mapping, Sequence
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from keystoneauth1 import adapter as ksa_adapter
 
 _VERSION = '/v2.0'
+
+
+def pages(
+    read: Callable[[str], Mapping[str, Any]], path: str, name: str
+) -> Iterator[Any]:
+    """Yield the entries of all pages of a list, of Neutron or Nova.
+
+    :param read: returns the decoded answer to a GET request of a path.
+    :param path: path and query of the list.
+    :param name: name of the list in the answer, such as ``agents``.
+    """
+    asked: set[str] = set()
+    page: str | None = path
+    while page is not None and page not in asked:
+        asked.add(page)
+        body = read(page)
+        yield from body[name]
+        page = next(
+            (
+                f'{path.partition("?")[0]}?'
+                + urllib.parse.urlsplit(link['href']).query
+                for link in body.get(f'{name}_links') or ()
+                if link.get('rel') == 'next'
+            ),
+            None,
+        )
 
 
 def get(

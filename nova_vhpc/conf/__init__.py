@@ -95,17 +95,11 @@ class Options(cfg.ConfigOpts):
 
     def _pre_setup(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._pre_setup(*args, **kwargs)
-        # oslo.config has no option for it.
+        # oslo.config has no option for it. With abbreviations, a mistyped
+        # --restor would restore.
         self._oparser.__class__ = _Parser
         self._oparser.allow_abbrev = False
         return found
-
-    def _pre_setup(self, *args: Any, **kwargs: Any) -> Any:
-        # oslo.config has no other way to its parser before it parses. With
-        # abbreviations, a mistyped --restor would restore.
-        prepared = super()._pre_setup(*args, **kwargs)
-        self._oparser.allow_abbrev = False
-        return prepared
 
     def parser(self, program: str) -> argparse.ArgumentParser:
         """Return the parser of the command line; read no file.

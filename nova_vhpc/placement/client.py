@@ -214,10 +214,7 @@ class PlacementClient:
         return self._usages(uuid).get(model.UPLINK, 0)
 
     def claimed_uplinks(self, consumer: str) -> frozenset[str]:
-        """Return the UUIDs of the uplinks that a server has claimed.
-
-        :param consumer: UUID of the server.
-        """
+        """Return the UUIDs of the uplinks that a server has claimed."""
         with self._answer(f'/allocations/{consumer}') as body:
             return frozenset(model.uplinks_in(body['allocations']))
 

@@ -8,6 +8,7 @@ and writing (HTTP 409), it is read and written again.
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ import tenacity
 
 from nova_vhpc.placement import client as api
 from nova_vhpc.topology import model
+
+LOG = logging.getLogger(__name__)
 
 _OUR_TRAITS = ('CUSTOM_VHPC_', 'CUSTOM_PHYSNET_')
 _ATTEMPTS = 10
@@ -58,6 +61,7 @@ class Providers:
         self._client = client
         self.names = tuple(names)
         self._root_uuid = root_uuid
+        self._has_warned = False
 
     def root(self) -> tuple[str, str]:
         """Return UUID and name of the compute node's root provider.
@@ -72,10 +76,21 @@ class Providers:
                 f'no resource provider {self._root_uuid} in Placement; has '
                 f'nova-compute started on this host?'
             )
-        for name in self.names:
-            root = self._client.find_root(name=name)
-            if root is not None:
-                return root
+        roots = [
+            root
+            for name in self.names
+            if (root := self._client.find_root(name=name)) is not None
+        ]
+        if len(roots) > 1 and not self._has_warned:
+            self._has_warned = True
+            LOG.warning(
+                'Placement has several providers for this host: %s (taken) '
+                'and %s. If the first is left of another name of the host, '
+                'set [vhpc_topology] node to the other one',
+                *(name for _, name in roots[:2]),
+            )
+        if roots:
+            return roots[0]
         raise NoRootError(
             f'no resource provider named {" or ".join(self.names)} in '
             f'Placement; has nova-compute started on this host? If its '

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bridges, NICs and tunnels of a host, as uplinks that can be claimed.
+"""Bridges and uplinks of a host, and the networks of its ports. Pure values.
 
 Role
-    Find what guests can reach, and name it in Placement's words.
+    Find the uplinks that guests can reach, from sysfs, ovsdb and the
+    operator's rules; name them in Placement; tell a port's network.
 Doors
-    :class:`.discovery.Discovery` returns findings; :mod:`.model` is the
-    contract between agent and filter. :mod:`.survey` looks at the whole host,
-    :mod:`.ovs_uplinks` at Open vSwitch, :mod:`.links` at the kernel,
-    :mod:`.port_network` at the networks of guests' ports.
+    :class:`.discovery.Discovery` finds; :mod:`.model` has the values, and the
+    names of providers and traits; :mod:`.port_network` has networks of ports.
 Invariants
-    Nothing is written. What is unknown is left out and said; addresses are
-    compared as addresses, and written as the operator wrote them.
+    Two names of one wire are found, whatever joins them: patch ports, veth
+    pairs, VLANs, bonds, functions of a port. Addresses are compared as
+    addresses, and kept as the operator wrote them. Nothing is written.
 Tests
-    ``nova_vhpc/tests/unit/topology``; with real Open vSwitch and OVN
+    ``nova_vhpc/tests/unit/topology``; on real bridges
     ``nova_vhpc/tests/functional/topology``.
 """

@@ -97,6 +97,7 @@ class Discovery:
             self._addresses,
         )
         bridges: list[model.Bridge] = []
+        wires: dict[str, frozenset[str]] = {}
         problems = list(host.problems)
         for name in self._wanted(host):
             rule = self._rule(name)
@@ -111,8 +112,15 @@ class Discovery:
             uplinks = tuple(self._uplink(name, n, rule, host) for n in nics)
             if uplinks:
                 bridges.append(model.Bridge(name, rule.kind, uplinks))
+                wires[name] = frozenset().union(*map(host.wire, nics))
+        shared = _shared_wires(bridges, wires)
+        dropped = [name for name, _, is_separate in shared if is_separate]
+        for _, text, is_separate in shared:
+            (problems if is_separate else host.notes).append(text)
         return Findings(
-            model.HostTopology(node, tuple(bridges)),
+            model.HostTopology(
+                node, tuple(b for b in bridges if b.name not in dropped)
+            ),
             tuple(problems),
             tuple(host.notes),
         )
@@ -178,7 +186,7 @@ class Discovery:
                     f'Open vSwitch bridge, name its uplink with nic=, or '
                     f'give [vhpc_topology] ovsdb_connection'
                 )
-            return f'bridge {name} does not exist on this host'
+            return _no_bridge(name, host)
         behind = host.behind(name)
         if behind:
             return (
@@ -202,8 +210,13 @@ class Discovery:
         Such uplinks are published as down: the NIC may come back.
         """
         if not self._links.exists(bridge) and not host.is_ovs(bridge):
-            yield f'bridge {bridge} does not exist on this host'
+            yield _no_bridge(bridge, host)
         for nic in nics[: len(rule.nics)]:
+            if self._links.is_no_wire(nic.name):
+                yield (
+                    f'uplink {nic.name} of bridge {bridge} is no NIC: frames '
+                    'do not leave by it; name the NIC in nic='
+                )
             if nic.members or self._links.exists(nic.name):
                 continue
             yield (
@@ -250,6 +263,51 @@ class Discovery:
             or bridge == nic.name
             or self._links.is_enabled(bridge)
         )
+
+
+def _shared_wires(
+    bridges: Sequence[model.Bridge], wires: Mapping[str, frozenset[str]]
+) -> list[tuple[str, str, bool]]:
+    """Return bridges whose frames leave by a wire of another bridge.
+
+    :param wires: ports of NICs, by bridge.
+    :returns: name of the bridge, what is wrong, and whether it is separate,
+        so that it cannot belong to one guest.
+    """
+    found = []
+    former: list[model.Bridge] = []
+    for bridge in sorted(bridges, key=lambda b: (b.kind != 'shared', b.name)):
+        is_separate = bridge.kind is model.BridgeKind.SEPARATE
+        other = next(
+            (o for o in former if wires[o.name] & wires[bridge.name]), None
+        )
+        if other is None:
+            former.append(bridge)
+            continue
+        what = (
+            f'bridges {other.name} and {bridge.name} are on one wire '
+            f'({", ".join(sorted(wires[other.name] & wires[bridge.name]))})'
+        )
+        if is_separate:
+            what += (
+                f', so that {bridge.name} cannot be separate; it is not '
+                'published. Give it a NIC of its own, or make both shared'
+            )
+        else:
+            what += (
+                ': servers that claim uplinks of both share it. Give each a '
+                'NIC of its own, or publish one of them ([vhpc_topology] '
+                'bridges)'
+            )
+        found.append((bridge.name, what, is_separate))
+    return found
+
+
+def _no_bridge(name: str, host: survey.Survey) -> str:
+    return (
+        f'bridge {name} does not exist on this host; bridges that do: '
+        f'{host.bridge_names()}'
+    )
 
 
 def _unpublishable(bridge: str, nics: Sequence[Nic]) -> str | None:

@@ -20,7 +20,9 @@ from typing import NamedTuple
 import psutil
 
 _DEAD = ('down', 'lowerlayerdown', 'notpresent', 'dormant')
-_IFF_UP = 1
+_IFF_UP = 0x1
+_IFF_LOOPBACK = 0x8
+_IFF_NOARP = 0x80
 
 _REPRESENTOR = re.compile(r'(c\d+)?pf\d+((vfr?|sf)\d+)?')
 """``phys_port_name`` of what a NIC passes to guests; its own is ``p0``."""
@@ -47,6 +49,7 @@ class Links:
 
     def __init__(self, sysfs: Path) -> None:
         self._net = sysfs / 'class' / 'net'
+        self._pci = sysfs / 'bus' / 'pci' / 'devices'
 
     def bridges(self) -> frozenset[str]:
         """Return the names of all Linux bridges."""
@@ -82,13 +85,95 @@ class Links:
 
     def is_enabled(self, name: str) -> bool:
         """Return whether an interface exists and is switched on."""
-        flags = self._read(name, 'flags')
+        return self.exists(name) and bool(self._flags(name, _IFF_UP) & _IFF_UP)
+
+    def is_no_wire(self, name: str) -> bool:
+        """Return whether no frame leaves by an interface, whatever it has.
+
+        The loopback interface, and a VRF, which is a table of routes.
+        """
+        return (
+            name == 'lo'
+            or bool(self._flags(name) & _IFF_LOOPBACK)
+            or self._is_kind(name, 'vrf')
+        )
+
+    def is_routed(self, name: str) -> bool:
+        """Return whether an address of an interface is for routes only.
+
+        Its packets leave by any NIC that the routes choose.
+        """
+        return self.is_no_wire(name) or (
+            bool(self._flags(name) & _IFF_NOARP)
+            and not self._is_device(name)
+            and not self._lower(name)
+        )
+
+    def wire(self, name: str) -> frozenset[str]:
+        """Return the ports of NICs that the frames of an interface leave by.
+
+        Functions of one port have the same ``phys_port_id``; a virtual
+        function leaves by its physical one.
+        """
+        stack = self.stack(name)
+        return frozenset(
+            self._read(nic, 'phys_port_id') or self._physical_function(nic)
+            for nic in stack
+            if self._is_device(nic)
+        ) or frozenset(stack[-1:])
+
+    def wire_of_function(self, pci: str) -> frozenset[str]:
+        """Return the port that the frames of a PCI function leave by.
+
+        :param pci: address of the function.
+        :returns: empty if it is unknown.
+        """
+        of_port = [*_entries(self._pci / pci / 'physfn/net')]
+        nics = of_port or [*_entries(self._pci / pci / 'net')]
+        return frozenset().union(*(self.wire(path.name) for path in nics))
+
+    def _is_device(self, name: str) -> bool:
+        return os.path.exists(self._net / name / 'device')
+
+    def _physical_function(self, nic: str) -> str:
+        own = self._net / nic / 'device/physfn/net'
+        return next((path.name for path in _entries(own)), nic)
+
+    def veth_peer(self, name: str) -> str | None:
+        """Return the other end of a veth pair; None if there is none here.
+
+        An end in another network namespace does not count.
+        """
+        numbers = self._numbers(name)
+        if numbers is None or numbers[0] == numbers[1] or self._lower(name):
+            return None
+        return next(
+            (
+                path.name
+                for path in _entries(self._net)
+                if self._numbers(path.name) == numbers[::-1]
+            ),
+            None,
+        )
+
+    def _numbers(self, name: str) -> tuple[str, str] | None:
+        """Return the number of an interface, and of what it is linked to."""
+        own, other = self._read(name, 'ifindex'), self._read(name, 'iflink')
+        return (own, other) if own and other else None
+
+    def _flags(self, name: str, default: int = 0) -> int:
+        """Return the flags of an interface.
+
+        :param default: what counts if the kernel shows none.
+        """
+        text = self._read(name, 'flags')
         try:
-            if not self.exists(name):
-                return False
-            return flags is None or bool(int(flags, 16) & _IFF_UP)
+            return default if text is None else int(text, 16)
         except ValueError:
-            return False
+            return 0
+
+    def _is_kind(self, name: str, kind: str) -> bool:
+        return f'DEVTYPE={kind}' in (self._read(name, 'uevent') or '').split()
 
     def is_exported(self, name: str) -> bool:
         """Return whether virtual functions of a NIC are switched on."""
@@ -101,13 +186,13 @@ class Links:
         A representor is none: it is the host's end of a virtual function
         that a guest has.
         """
-        path = self._net / name
-        if (path / 'device').exists():
+        if self._is_device(name):
             port = self._read(name, 'phys_port_name') or ''
             return _REPRESENTOR.fullmatch(port) is None
-        if 'DEVTYPE=vxlan' in (self._read(name, 'uevent') or '').split():
+        if self._is_kind(name, 'vxlan') or self._is_kind(name, 'vrf'):
             # A VXLAN device is a tenant's tunnel. It passes through a NIC,
-            # but that NIC is the uplink of other bridges.
+            # but that NIC is the uplink of other bridges. A VRF is no device
+            # that frames pass through.
             return False
         return depth < _DEPTH and any(
             self.is_nic(lower, depth + 1) for lower in self._lower(name)

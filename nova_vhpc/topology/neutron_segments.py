@@ -36,12 +36,14 @@ class HostMappings(NamedTuple):
 
 
 def mappings(agents: Iterable[Mapping[str, Any]]) -> list[HostMappings]:
-    """Return what each host maps.
+    """Return what each host maps. Agents that are dead map nothing.
 
     :param agents: ``agents`` of Neutron's answer to :data:`AGENTS`.
     """
     found = []
     for agent in agents:
+        if not agent.get('alive', True):
+            continue
         configurations = agent.get('configurations') or {}
         # OVN has a string, ML2/OVS a dictionary of another name.
         ovn = configurations.get('bridge-mappings')

@@ -9,6 +9,7 @@ those of ovs-vswitchd.conf.db(5) and ovn-controller(8).
 
 import dataclasses
 import functools
+import ipaddress
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -52,6 +53,13 @@ class Interface:
         It may be a NIC, but also one end of a veth pair.
         """
         return self.type in _NIC_TYPES and 'iface-id' not in self.external_ids
+
+    @property
+    def may_join(self) -> bool:
+        """Whether it may be a port of another bridge, or lead to one."""
+        return self.is_kernel_port or (
+            self.type == 'internal' and 'iface-id' not in self.external_ids
+        )
 
     @property
     def is_userspace_nic(self) -> bool:
@@ -145,10 +153,15 @@ class Port:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bridge:
-    """A row of the table ``Bridge``."""
+    """A row of the table ``Bridge``.
+
+    :ivar protocols: versions of OpenFlow that it speaks, such as
+        ``OpenFlow13``; empty for those that Open vSwitch has by default.
+    """
 
     name: str
     ports: tuple[Port, ...] = ()
+    protocols: tuple[str, ...] = ()
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -228,8 +241,22 @@ class OpenVswitch:
 
     @property
     def encap_ips(self) -> tuple[str, ...]:
-        """IP addresses of this host's tunnels, in the operator's order."""
+        """IP addresses of this host's tunnels, in the operator's order.
+
+        As the operator wrote them: OVN compares texts, and takes no other
+        text for ``encap-ip``.
+        """
         return tuple(dict.fromkeys(_words(self._ovn('ovn-encap-ip'))))
+
+    def encap_ip(self, address: str | None) -> str | None:
+        """Return an encap IP as the operator wrote it; None if it is none.
+
+        :param address: the address, in any spelling.
+        """
+        wanted = address_key(address or '')
+        return next(
+            (one for one in self.encap_ips if address_key(one) == wanted), None
+        )
 
     @property
     def encap_ip_default(self) -> str | None:
@@ -238,8 +265,8 @@ class OpenVswitch:
         None if there are several and the operator chose none of them.
         """
         encap_ips = self.encap_ips
-        default = self._ovn('ovn-encap-ip-default').strip()
-        if default in encap_ips:
+        default = self.encap_ip(self._ovn('ovn-encap-ip-default').strip())
+        if default is not None:
             return default
         return encap_ips[0] if len(encap_ips) == 1 else None
 
@@ -252,6 +279,18 @@ class OpenVswitch:
         return self.external_ids.get(
             f'{option}-{chassis}', self.external_ids.get(option, '')
         )
+
+
+def address_key(text: str) -> str:
+    """Return the same text for all spellings of an IP address.
+
+    :param text: the address, with its zone or without; any other text is
+        returned as it is.
+    """
+    try:
+        return str(ipaddress.ip_address(text.partition('%')[0]))
+    except ValueError:
+        return text
 
 
 def parse_bridge_mappings(text: str) -> dict[str, str]:

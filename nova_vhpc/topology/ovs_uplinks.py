@@ -4,7 +4,7 @@
 """Which ports of Open vSwitch bridges are uplinks, and of what."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from nova_vhpc.topology import open_vswitch
 
@@ -35,6 +35,9 @@ class OvsUplinks:
     :param neutron: the bridges that Neutron's agent uses.
     :param is_nic: returns whether an interface of the kernel is a NIC, or a
         bond or VLAN on one.
+    :param linux_ports: returns the ports of a Linux bridge.
+    :param joined: returns the other bridge that a port of a bridge is in, as
+        may be the other end of a veth pair; None if there is none.
     """
 
     def __init__(
@@ -42,13 +45,15 @@ class OvsUplinks:
         ovs: open_vswitch.OpenVswitch,
         neutron: open_vswitch.NeutronBridges,
         is_nic: Callable[[str], bool],
+        linux_ports: Callable[[str], Iterable[str]] = lambda bridge: (),
+        joined: Callable[[str, str], str | None] = lambda port, bridge: None,
     ) -> None:
         self._ovs = ovs
         self._mappings = neutron.mappings
-        self._ends = frozenset(
-            {neutron.integration, *neutron.mappings.values()}
-        )
+        self._integration = neutron.integration
         self._is_nic = is_nic
+        self._linux_ports = linux_ports
+        self._joined = joined
 
     def nics(self, bridge: str) -> tuple[Nic, ...]:
         """Return the uplinks among the ports of a bridge, sorted by name."""
@@ -82,22 +87,32 @@ class OvsUplinks:
     def connected(self, bridge: str) -> tuple[str, ...]:
         """Return a bridge and those that its packets reach.
 
-        Bridges are connected by patch ports. The way ends at the integration
-        bridge, and at bridges of other physical networks.
+        Bridges are connected by patch ports and veth pairs. Two physical
+        networks may be connected, too: they are two names of one wire. The
+        way ends at the integration bridge, which keeps networks apart.
         """
         reached = [bridge]
         for name in reached:
-            for interface in self._interfaces(name):
-                peer = interface.options.get('peer', '')
-                next_bridge = self._ovs.bridge_of.get(peer)
-                if (
-                    interface.type == 'patch'
-                    and next_bridge is not None
-                    and next_bridge not in self._ends
-                    and next_bridge not in reached
+            for other in self._neighbours(name):
+                if other is not None and other not in (
+                    self._integration,
+                    *reached,
                 ):
-                    reached.append(next_bridge)
+                    reached.append(other)
         return tuple(reached)
+
+    def _neighbours(self, bridge: str) -> Iterator[str | None]:
+        """Yield the bridges that the ports of a bridge lead to."""
+        for interface in self._interfaces(bridge):
+            if interface.type == 'patch':
+                yield self._ovs.bridge_of.get(
+                    interface.options.get('peer', '')
+                )
+            elif interface.may_join and not self._is_nic(interface.name):
+                yield self._joined(interface.name, bridge)
+        if bridge not in self._ovs.bridge:
+            for port in self._linux_ports(bridge):
+                yield self._joined(port, bridge)
 
     def physnets(self, bridge: str) -> tuple[str, ...]:
         """Return the physical networks whose packets reach a bridge."""

@@ -22,6 +22,12 @@ _IN_PORT = re.compile(r'\bin_port=(\d+)\b')
 _DATAPATH = re.compile(
     r'(?:load|set_field):(0x[0-9a-f]+|\d+)->(?:OXM_OF_METADATA\[\]|metadata)'
 )
+_ENCAP = re.compile(
+    r'load:(0x[0-9a-f]+|\d+)->NXM_NX_REG13\[16\.\.31\]'
+    r'|set_field:(0x[0-9a-f]+|\d+)/0xffff0000->reg13'
+)
+"""Number of the port's encap IP, since OVN 24.03; see :func:`_encap_ip`."""
+
 _VLAN = re.compile(r'\bdl_vlan=(\d+)')
 _LOCALNET = re.compile(r'-to-(.+)$')
 """Name of the localnet port, in the name of a patch port of the integration
@@ -62,11 +68,15 @@ class PortNetwork:
         datapath of OVN.
     :ivar segments: segments that are mapped on the host; empty if packets
         leave in tunnels.
+    :ivar encap_ip: encap IP that OVN sends the port's packets from, as it has
+        taken it from the southbound database (``Port_Binding.encap``); None
+        if its flows do not tell.
     """
 
     name: str
     segments: tuple[Segment, ...] = ()
     fault: Fault | None = None
+    encap_ip: str | None = None
 
     @property
     def tunneled(self) -> bool:
@@ -137,6 +147,7 @@ def of_ovn(
         if interface.ofport is not None
     }
     datapath_of: dict[int, str] = {}
+    encap_ip_of: dict[int, str | None] = {}
     segments: dict[str, set[Segment]] = {}
     for line in flows.splitlines():
         port = _IN_PORT.search(line)
@@ -151,6 +162,7 @@ def of_ovn(
         elif _VLAN.search(line) is None:
             # Flows with a VLAN are for the subports of a trunk.
             datapath_of[int(port[1])] = datapath[1]
+            encap_ip_of[int(port[1])] = _encap_ip(state, line)
     return {
         port: PortNetwork(
             f'datapath {int(datapath, 0)}',
@@ -158,9 +170,23 @@ def of_ovn(
             Fault.SEVERAL_SEGMENTS
             if len(segments.get(datapath, ())) > 1
             else None,
+            encap_ip_of[port],
         )
         for port, datapath in datapath_of.items()
     }
+
+
+def _encap_ip(state: open_vswitch.OpenVswitch, flow: str) -> str | None:
+    """Return the encap IP whose number a port's flow has.
+
+    ovn-controller numbers the encap IPs in the order of their texts.
+    """
+    found = _ENCAP.search(flow)
+    if found is None:
+        return None
+    number = int(found[1], 0) if found[1] else int(found[2], 0) >> 16
+    encap_ips = sorted(state.encap_ips)
+    return encap_ips[number] if number < len(encap_ips) else None
 
 
 def _segments(

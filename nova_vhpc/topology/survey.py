@@ -44,7 +44,11 @@ class Survey:
             else ml2
         )
         self._uplinks = ovs_uplinks.OvsUplinks(
-            self._ovs, self._neutron, self.is_uplink
+            self._ovs,
+            self._neutron,
+            self.is_uplink,
+            host_links.bridge_ports,
+            self._joined,
         )
         self._encap_of_bridge: dict[str, str] = {}
         self._encap_of_nic: dict[str, str] = {}
@@ -65,6 +69,8 @@ class Survey:
 
     def is_uplink(self, nic: str) -> bool:
         """Return whether an interface of the kernel counts as an uplink."""
+        if self._links.is_no_wire(nic):
+            return False
         if any(fnmatch.fnmatchcase(nic, p) for p in self._nic_patterns):
             return True
         return self._links.is_nic(nic)
@@ -124,8 +130,29 @@ class Survey:
         return tuple(
             name
             for name in self._uplinks.connected(bridge)[1:]
-            if self._uplinks.nics(name)
+            if self.nics_of(name)
         )
+
+    def bridge_names(self) -> str:
+        """Return the names of all bridges, for a message."""
+        names = sorted(self.linux | self._ovs.bridge.keys())
+        return ', '.join(names) or 'none'
+
+    def wire(self, nic: Nic) -> frozenset[str]:
+        """Return the ports of NICs that an uplink's frames leave by."""
+        names = [member.name for member in nic.members] or [nic.name]
+        return frozenset().union(*map(self._links.wire, names))
+
+    def _joined(self, port: str, bridge: str) -> str | None:
+        for end in (port, self._links.veth_peer(port)):
+            if end is not None:
+                for found in (
+                    self._ovs.bridge_of.get(end),
+                    self._links.bridge_of(end),
+                ):
+                    if found not in (None, bridge):
+                        return found
+        return None
 
     def _add_physnets(self) -> None:
         for physnet, bridge in sorted(self._neutron.mappings.items()):
@@ -134,7 +161,8 @@ class Survey:
             if not self.is_ovs(bridge):
                 self.problems.append(
                     f'physical network {physnet} is mapped to bridge '
-                    f'{bridge}, which does not exist on this host'
+                    f'{bridge}, which does not exist on this host; bridges '
+                    f'that do: {self.bridge_names()}'
                 )
             elif not self._add_connected(bridge):
                 self.notes.append(
@@ -171,19 +199,22 @@ class Survey:
         with_nics = [
             name
             for name in self._uplinks.connected(bridge)
-            if self._uplinks.nics(name)
+            if self.nics_of(name)
         ]
         for name in with_nics:
-            self.nics[name] = self._uplinks.nics(name)
+            self.nics[name] = self.nics_of(name)
         return with_nics
 
     def _add_encap_ips(
         self, addresses: Callable[[], Mapping[str, links.Address]]
     ) -> None:
         encap_ips = self._ovs.encap_ips
-        found = addresses() if encap_ips else {}
+        found = {
+            open_vswitch.address_key(text): address
+            for text, address in (addresses() if encap_ips else {}).items()
+        }
         for encap_ip in encap_ips:
-            address = found.get(encap_ip)
+            address = found.get(open_vswitch.address_key(encap_ip))
             if address is None:
                 self.problems.append(
                     f'no network interface of this host has the IP address '
@@ -193,7 +224,14 @@ class Survey:
             device = address.device
             self._rails[encap_ip] = address.subnet
             taken_by = self._place_encap_ip(encap_ip, device)
-            if taken_by is None:
+            if taken_by is None and self._links.is_routed(device):
+                self.notes.append(
+                    f'encap IP {encap_ip} is on {device}, which is no NIC: '
+                    'this host routes its tunnels over any of its NICs, so '
+                    'that no claim steers them. For claims, give each uplink '
+                    'an encap IP of its own'
+                )
+            elif taken_by is None:
                 self.notes.append(
                     f'encap IP {encap_ip} is on {device}, which leads to no '
                     'uplink; if it is a virtual NIC, name it in '

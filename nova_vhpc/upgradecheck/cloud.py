@@ -36,10 +36,15 @@ def flavors(client: adapter.Adapter) -> dict[str, dict[str, str]]:
 
 def network_problems(client: adapter.Adapter) -> list[str]:
     """Return a sentence for each network whose packets go astray."""
-    agents = neutron.get(client, neutron_segments.AGENTS)['agents']
-    networks = neutron.get(client, neutron_segments.NETWORKS)['networks']
+
+    def read(path: str) -> Any:
+        return neutron.get(client, path)
+
     return neutron_segments.problems(
-        networks, neutron_segments.mappings(agents)
+        neutron.pages(read, neutron_segments.NETWORKS, 'networks'),
+        neutron_segments.mappings(
+            neutron.pages(read, neutron_segments.AGENTS, 'agents')
+        ),
     )
 
 

@@ -483,6 +483,11 @@ class Host:
             if not key.startswith('ovn-installed')
         }
 
+    def is_wired(self, tap: str) -> bool:
+        """Return whether ovn-controller has wired a guest's port."""
+        keys = self.vsctl('get', 'Interface', tap, 'external_ids')
+        return 'ovn-installed-ts' in keys
+
     def encap_ip(self, tap: str) -> str:
         """Return the encap IP of a guest's port; empty for none."""
         return self.vsctl(

@@ -41,6 +41,10 @@ class Nic:
     :ivar kind: type of the virtual port, else type of the interface.
     :ivar in_hardware: whether the NIC is a function of the host's hardware,
         whose uplink nobody else chooses.
+    :ivar macvtap_on: interface of the host that a macvtap device is on; empty
+        for other NICs.
+    :ivar pci: PCI address of the function that is passed through, such as
+        ``0000:08:00.2``; empty for other NICs.
     :ivar device: the host's end of the NIC, such as a tap; may be empty.
     """
 
@@ -48,6 +52,8 @@ class Nic:
     kind: str
     bridge: str | None = None
     in_hardware: bool = False
+    macvtap_on: str = ''
+    pci: str = ''
     device: str = ''
 
 
@@ -114,11 +120,31 @@ def _nic(element: ElementTree.Element) -> Nic:
     kind = element.get('type', '')
     if port is not None and port.get('type'):
         kind = port.get('type', '')
-    bridge = source.get('bridge') if source is not None else None
+    source_of: Mapping[str, str] = {} if source is None else source.attrib
+    bridge = source_of.get('bridge')
+    # Nova passes macvtap devices on virtual functions through; those of
+    # Neutron's macvtap agent share an interface with others.
+    shares = source_of.get('mode', 'passthrough') != 'passthrough'
     return Nic(
         mac='' if mac is None else mac.get('address', ''),
         kind=kind,
         bridge=bridge if kind == 'bridge' else None,
-        in_hardware=element.get('type', '') in _HARDWARE,
+        in_hardware=element.get('type', '') in _HARDWARE and not shares,
+        macvtap_on=source_of.get('dev', '')
+        if element.get('type') == 'direct'
+        else '',
+        pci=_pci(element.find('./source/address')),
         device='' if target is None else target.get('dev', ''),
     )
+
+
+def _pci(address: ElementTree.Element | None) -> str:
+    """Return a PCI address as sysfs names it; empty if there is none."""
+    parts = ('domain', 'bus', 'slot', 'function')
+    if address is None or address.get('type') != 'pci':
+        return ''
+    try:
+        numbers = [int(address.get(part, '0'), 16) for part in parts]
+    except ValueError:
+        return ''
+    return '{:04x}:{:02x}:{:02x}.{:x}'.format(*numbers)

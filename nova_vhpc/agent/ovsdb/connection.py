@@ -191,6 +191,12 @@ class Ovsdb:
         """Return in one sentence why the database cannot be read, or None."""
         if self.connected or not self._started:
             return None
+        if self._replica.error:
+            return (
+                f'ovsdb-server at {self.remote} cannot be read '
+                f'({self._replica.error}), so that it is unknown what bridges '
+                'there are now; will retry'
+            )
         if self._was_current.is_set():
             return (
                 f'ovsdb-server at {self.remote} is away; the Open vSwitch '
@@ -224,6 +230,7 @@ class Ovsdb:
             'connection': self.remote,
             'connected': self.connected,
             'read': self._was_current.is_set(),
+            'error': self._replica.error,
         }
 
     def _changed(self) -> None:

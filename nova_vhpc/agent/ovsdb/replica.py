@@ -3,7 +3,9 @@
 
 """The connection to ovsdb-server: ovsdbapp's, with a replica that reports."""
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,11 @@ from ovsdbapp.backend.ovs_idl import connection as ovsdb_connection
 
 from nova_vhpc.agent.ovsdb import tables
 from nova_vhpc.topology import open_vswitch
+
+LOG = logging.getLogger(__name__)
+
+FAILURE_PAUSE_S = 2.0
+"""Time between two attempts after one has failed within the library."""
 
 
 class Replica(idl.Idl):
@@ -26,6 +33,8 @@ class Replica(idl.Idl):
         connection was lost or made again, in the thread that calls
         :meth:`run`.
     :ivar current: whether the server keeps the copy current now.
+    :ivar error: why the last attempt failed within the library; empty if it
+        did not.
     """
 
     def __init__(self, remote: str, changed: Callable[[], None]) -> None:
@@ -37,13 +46,38 @@ class Replica(idl.Idl):
         self._changed = changed
         self._reader = tables.Reader()
         self.current = False
+        self.error = ''
+        self._resume_s = 0.0
+
+    def wait(self, poller: Any) -> None:
+        """Let a poller wake up once there is something to do."""
+        pause_s = self._resume_s - time.monotonic()
+        if pause_s > 0:
+            poller.timer_wait(int(pause_s * 1000) + 1)
+        else:
+            super().wait(poller)
 
     def run(self) -> bool:
         """Process what the server has sent.
 
+        After a failure it does nothing for a while: ovsdbapp would log it,
+        and call again at once.
+
         :returns: whether the contents changed.
         """
-        changed = bool(super().run())
+        if time.monotonic() < self._resume_s:
+            return False
+        error = ''
+        try:
+            changed = bool(super().run())
+        except Exception as problem:
+            changed = False
+            error = str(problem) or repr(problem)
+            self._resume_s = time.monotonic() + FAILURE_PAUSE_S
+            self.force_reconnect()
+        if error and error != self.error:
+            LOG.error('Open vSwitch is not read: %s; will retry', error)
+        self.error = error
         current = (
             self.state == self.IDL_S_MONITORING
             and self._session.is_connected()

@@ -14,6 +14,7 @@ _MAP = {
 }
 _STRING = {'type': 'string'}
 _OPTIONAL_STRING = {'type': {'key': 'string', 'min': 0, 'max': 1}}
+_STRINGS = {'type': {'key': 'string', 'min': 0, 'max': 'unlimited'}}
 _OPTIONAL_INTEGER = {'type': {'key': 'integer', 'min': 0, 'max': 1}}
 
 
@@ -34,7 +35,13 @@ SCHEMA: Mapping[str, Any] = {
         'Open_vSwitch': {
             'columns': {'bridges': _rows('Bridge'), 'external_ids': _MAP}
         },
-        'Bridge': {'columns': {'name': _STRING, 'ports': _rows('Port')}},
+        'Bridge': {
+            'columns': {
+                'name': _STRING,
+                'ports': _rows('Port'),
+                'protocols': _STRINGS,
+            }
+        },
         'Port': {
             'columns': {
                 'name': _STRING,
@@ -108,7 +115,9 @@ class Reader:
 
     def _bridge(self, row: Any) -> open_vswitch.Bridge:
         return open_vswitch.Bridge(
-            row.name, tuple(sorted(map(self._port, row.ports), key=_name))
+            row.name,
+            tuple(sorted(map(self._port, row.ports), key=_name)),
+            tuple(sorted(row.protocols)),
         )
 
     def _port(self, row: Any) -> open_vswitch.Port:

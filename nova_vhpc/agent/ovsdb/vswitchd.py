@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from ovs import jsonrpc, poller, stream
 
+from nova_vhpc.agent import errors
+
 RUN_DIR = pathlib.Path('/run/openvswitch')
 """Directory of the control socket, unless the database is elsewhere."""
 
@@ -153,8 +155,14 @@ def run_dir(option: str, ovsdb_connection: str) -> pathlib.Path:
 
     :param option: ``[vhpc_agent] ovs_run_dir``; may be empty.
     :param ovsdb_connection: ``[vhpc_topology] ovsdb_connection``.
+    :raises ConfigError: the option is no absolute path.
     """
     scheme, _, path = ovsdb_connection.partition(':')
+    if option and not os.path.isabs(option):
+        raise errors.ConfigError(
+            f"[vhpc_agent] ovs_run_dir: '{option}' is no absolute path, such "
+            f'as {RUN_DIR}'
+        )
     if option:
         return pathlib.Path(option)
     return pathlib.Path(path).parent if scheme == 'unix' else RUN_DIR

@@ -3,7 +3,6 @@
 
 """Decides when, and by which binder, claims are made to steer packets."""
 
-import dataclasses
 import logging
 import random
 import threading
@@ -19,7 +18,7 @@ from nova_vhpc.agent.guests.guest import Guest, Hold
 from nova_vhpc.agent.journal.record import JournalError
 from nova_vhpc.agent.libvirt import domain_xml, interfaces
 from nova_vhpc.agent.ovsdb import connection as ovsdb_connection
-from nova_vhpc.agent.uplinks import claims, steering
+from nova_vhpc.agent.uplinks import bound_guest, claims, steering
 from nova_vhpc.agent.uplinks.binders import base
 from nova_vhpc.placement import client
 
@@ -48,6 +47,10 @@ Placement."""
 UNCERTAIN_CHECK_S = 2.0
 """The same while the networks of its NICs may not be known yet."""
 
+UNWIRED_S = 10.0
+"""Time for which a port whose network is unknown is no problem: Neutron's
+agent or ovn-controller wires it."""
+
 UNCERTAIN_S = 60.0
 """After this time, decide with what is known of a guest's networks."""
 
@@ -56,44 +59,6 @@ RETRY_SECONDS = 3.0
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 0.5
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bound:
-    """A guest whose claims steer its packets.
-
-    :ivar guest: the guest as it was bound: a restarted domain is another
-        Guest object, and must be bound again.
-    :ivar steered_by: what steers them.
-    :ivar uplinks: the uplinks that it has claimed.
-    :ivar check_s: monotonic time of the next reading of its claims.
-    """
-
-    guest: Guest
-    steered_by: steering.Carrier
-    uplinks: tuple[claims.ClaimedUplink, ...]
-    check_s: float
-
-    @property
-    def in_force(self) -> Mapping[str, str]:
-        """Where the guest's packets go now, by MAC address of the NIC."""
-        if self.steered_by.binder is None:
-            return {}
-        return self.steered_by.binder.in_force(self.guest.info.uuid)
-
-    @property
-    def problem(self) -> str:
-        """Why the packets do not go there now; empty if they do."""
-        if self.steered_by.binder is None:
-            return ''
-        return self.steered_by.binder.problem(self.guest.info.uuid)
-
-    @property
-    def intact(self) -> bool:
-        """Whether all that the binder wrote is still in force."""
-        return self.steered_by.binder is None or self.steered_by.binder.intact(
-            self.guest.info.uuid
-        )
 
 
 class UplinkBinder:
@@ -138,7 +103,7 @@ class UplinkBinder:
         # Held while NICs are changed: none may be changed after stop() has
         # restored them all.
         self._moving = threading.Lock()
-        self._bound: dict[str, _Bound] = {}
+        self._bound: dict[str, bound_guest.BoundGuest] = {}
         self._problems: dict[str, str] = {}
         self._unsteered: dict[str, dict[str, Any]] = {}
         # By UUID: the guest that was first seen, and when.
@@ -205,7 +170,7 @@ class UplinkBinder:
         }
         return {
             'state': 'on' if self._enabled else 'off',
-            'bound': sorted(bound.keys() - problems.keys()),
+            'bound': sorted(u for u, one in bound.items() if one.is_steered),
             'uplinks': {
                 uuid: {
                     'binder': one.steered_by.name,
@@ -233,7 +198,7 @@ class UplinkBinder:
         return {
             uuid: one.steered_by.devices
             for uuid, one in bound.items()
-            if not one.problem
+            if one.is_steered
         }
 
     def reconcile(self) -> None:
@@ -277,6 +242,12 @@ class UplinkBinder:
                 problem = error
             if problem is None:
                 self._settle(uuid)
+            elif (
+                guest is not None
+                and isinstance(problem, steering.UnknownNetworkError)
+                and self._age_s(uuid) < UNWIRED_S
+            ):
+                self._waiting[uuid] = guest, time.monotonic() + PERIOD_S
             else:
                 self._put_off(uuid, guest)
                 self._report(uuid, guest, problem)
@@ -372,6 +343,7 @@ class UplinkBinder:
             and time.monotonic() < bound.check_s
             and bound.intact
         ):
+            self._bound[uuid] = bound.look(self._steering)
             return
         uplinks = self._claims.uplinks(uuid)
         with self._moving:
@@ -397,7 +369,7 @@ class UplinkBinder:
         :param is_recorded: whether NICs were changed for it.
         :raises UnsupportedError: nothing can, or may.
         """
-        was_bound = self._bound.pop(uuid, None) is not None
+        former = self._bound.pop(uuid, None)
         claimant = claims.Claimant(
             guest.domain, uplinks, guest.info.specs.uplink_nic
         )
@@ -410,7 +382,7 @@ class UplinkBinder:
         binder = carrier.binder
         names = ', '.join(f'{one.bridge}/{one.nic}' for one in uplinks)
         if binder is None:
-            if not was_bound:
+            if former is None:
                 LOG.info(
                     'VM %s: its packets take the claimed %s (by %s)',
                     guest.name,
@@ -432,21 +404,23 @@ class UplinkBinder:
                 )
         elif changed := binder.bind(claimant):
             LOG.info(
-                'VM %s: packets of %d NICs are steered to the claimed %s '
-                '(by %s)',
+                'VM %s: %d NICs are set to the claimed %s (by %s)',
                 guest.name,
                 changed,
                 names,
                 binder.name,
             )
         check_s = CLAIM_CHECK_S if is_certain else UNCERTAIN_CHECK_S
-        self._bound[uuid] = _Bound(
+        now_s = time.monotonic()
+        self._bound[uuid] = bound_guest.BoundGuest(
             guest,
             carrier,
             uplinks,
             # Spread, so that a restarted guest need not wait for all others.
-            time.monotonic() + check_s * random.uniform(0.75, 1.0),
-        )
+            now_s + check_s * random.uniform(0.75, 1.0),
+            is_certain,
+            now_s if former is None else former.since_s,
+        ).look(self._steering)
 
     def _carrier(
         self, claimant: claims.Claimant, is_recorded: bool

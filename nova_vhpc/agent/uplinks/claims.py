@@ -96,7 +96,6 @@ class UplinkClaims:
         that failed it sends none for a while: each may take long, and the
         other servers of the host would have to wait.
 
-        :param server: UUID of the server.
         :returns: None before the first publication, when the uplinks are
             unknown.
         :raises PlacementError: Placement is away or refuses the request, and

@@ -58,6 +58,11 @@ def make_discovery(
         rules = bridge_rules.parse_rules(options.bridges)
     except ValueError as error:
         raise errors.ConfigError(f'[vhpc_topology] bridges: {error}') from None
+    if 'lo' in options.nic_patterns:
+        raise errors.ConfigError(
+            "[vhpc_topology] nic_patterns: 'lo' is no NIC: frames leave by "
+            'another one, whichever the routes choose; name that one'
+        )
     return discovery.Discovery(
         rules,
         nic_patterns=options.nic_patterns,

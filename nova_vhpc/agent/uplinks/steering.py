@@ -25,12 +25,16 @@ PORTS_INSTEAD = (
 )
 
 
+class UnknownNetworkError(UnsupportedError):
+    """The network of a NIC is unknown; it may be known soon."""
+
+
 class Carrier(NamedTuple):
     """What makes the packets of a server take the claimed uplinks.
 
     :ivar name: name of the binder; or ``neutron``, if there is no other way
-        out of the network, ``hardware`` for SR-IOV ports, ``linux_bridge`` if
-        the NIC is plugged there.
+        out of the network, ``hardware`` for SR-IOV ports, ``linux_bridge`` or
+        ``macvtap`` if the NIC is plugged there.
     :ivar binder: binder that must do it; None if nothing is to be done.
     :ivar is_certain: whether no more will be known of the NICs' networks.
     :ivar devices: the host's ends of the NICs, such as taps.
@@ -96,32 +100,45 @@ class Steering:
         :param chosen: the NICs that use its claims.
         :raises UnsupportedError: nothing does.
         """
-        if all(nic.in_hardware for nic in chosen):
-            return Carrier('hardware')
-        bridges = {nic.mac: self._linux_bridge(nic) for nic in chosen}
+        of_guest = self._ports.of_guest(uuid)
+        ports = {
+            nic.mac: of_guest[nic.mac.lower()]
+            for nic in chosen
+            if nic.mac.lower() in of_guest
+        }
+        # Open vSwitch has representors of functions that it switches itself.
+        direct = [
+            nic
+            for nic in chosen
+            if nic.mac not in ports and (nic.in_hardware or nic.macvtap_on)
+        ]
+        if len(direct) == len(chosen):
+            return self._on_hardware(direct, uplinks)
+        # With hybrid plugging, a NIC is on a Linux bridge of its own, and
+        # that is joined to the port that Neutron knows.
+        bridges = {
+            nic.mac: None if nic.mac in ports else self._linux_bridge(nic)
+            for nic in chosen
+        }
         if any(bridges.values()):
             return self._on_linux_bridges(bridges, uplinks)
         self._refuse_bonds(uplinks)
-        ports = self._ports.of_guest(uuid)
         known = {
-            nic.mac: network
-            for nic in chosen
-            if nic.mac.lower() in ports
-            and (network := self._networks.of_port(ports[nic.mac.lower()]))
+            mac: network
+            for mac, port in ports.items()
+            if (network := self._networks.of_port(port)) is not None
         }
         for mac, network in known.items():
             self._refuse_fault(mac, network)
+        if unknown := ports.keys() - known.keys():
+            return self._unknown(uuid, nics, uplinks, ports[min(unknown)])
         provider = {m: one for m, one in known.items() if not one.tunneled}
         if provider:
             if len(provider) < len(chosen):
                 raise self._mixed(provider, chosen)
             if self._neutron_does(provider, uplinks):
                 return Carrier('neutron')
-        is_certain = not any(
-            self._networks.may_change(ports[nic.mac.lower()])
-            for nic in chosen
-            if nic.mac.lower() in ports
-        )
+        is_certain = not any(map(self._networks.may_change, ports.values()))
         networks = None
         if provider:
             networks = base.PROVIDER
@@ -131,6 +148,63 @@ class Steering:
         if binder is None:
             raise self._no_binder(chosen, provider, uplinks)
         return Carrier(binder.name, binder, is_certain)
+
+    def unseen(self, uuid: str, carrier: Carrier) -> str:
+        """Return what of a binder's work has no effect yet; empty for nothing.
+
+        OVN's flows on this host have the encap IP of a port as it is in the
+        southbound database, where all other hosts read it.
+        """
+        binder = carrier.binder
+        if binder is None or binder.networks != base.TUNNEL:
+            return ''
+        ports = self._ports.of_guest(uuid)
+        for mac, written in binder.in_force(uuid).items():
+            if mac not in ports:
+                continue
+            seen = self._seen(ports[mac])
+            if seen != written:
+                seen = self._seen(ports[mac], port_networks.UNWIRED_AGE_S)
+            if seen != written:
+                return (
+                    f'OVN on host {self.host} sends packets of NIC {mac} from '
+                    f'{seen or "an unknown address"}, not from the encap IP '
+                    f'{written} of its port: look at Port_Binding.encap in '
+                    'the southbound database, and whether ovn-controller of '
+                    'this host runs and is connected to it'
+                )
+        return ''
+
+    def _seen(
+        self, port: open_vswitch.Interface, age_s: float | None = None
+    ) -> str | None:
+        """Return the encap IP that OVN's flows have for a port."""
+        network = self._networks.of_port(port, age_s)
+        return network.encap_ip if network is not None else None
+
+    def _unknown(
+        self,
+        uuid: str,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+        port: open_vswitch.Interface,
+    ) -> Carrier:
+        """Return what can steer a guest whatever the network of a port is.
+
+        A binder of provider networks sees by itself whether packets leave by
+        the claimed uplinks.
+
+        :raises UnknownNetworkError: nothing can.
+        """
+        binder = self._binders.serving(uuid, nics, uplinks, base.PROVIDER)
+        if binder is not None:
+            return Carrier(binder.name, binder, is_certain=False)
+        raise UnknownNetworkError(
+            f'the network of port {port.name} on host {self.host} is unknown, '
+            f'so that it is unknown what steers its packets: '
+            f'{self._networks.unknown_because(port)}',
+            cause='unknown-network',
+        )
 
     def _linux_bridge(self, nic: interfaces.Nic) -> str | None:
         """Return the Linux bridge that a NIC is on; None if it is on none.
@@ -162,6 +236,38 @@ class Steering:
                     cause='linux-bridge',
                 )
         return Carrier('linux_bridge')
+
+    def _on_hardware(
+        self,
+        nics: Sequence[interfaces.Nic],
+        uplinks: Sequence[claims.ClaimedUplink],
+    ) -> Carrier:
+        """Return that functions and macvtap devices are on claimed uplinks.
+
+        :raises UnsupportedError: one is not.
+        """
+        claimed = frozenset().union(
+            *(self._links.wire(uplink.nic) for uplink in uplinks)
+        )
+        for nic in nics:
+            wire = (
+                self._links.wire(nic.macvtap_on)
+                if nic.macvtap_on
+                else self._links.wire_of_function(nic.pci)
+                if nic.pci
+                else frozenset()
+            )
+            if wire and claimed.isdisjoint(wire):
+                raise UnsupportedError(
+                    f'NIC {nic.mac} is on {", ".join(sorted(wire))} of host '
+                    f'{self.host}, not on the claimed {_names(uplinks)}, and '
+                    'nothing moves it',
+                    'Boot the server on a network of that uplink, or use a '
+                    'flavor that claims no uplinks',
+                    cause='other-nic',
+                )
+        shared = any(not nic.in_hardware for nic in nics)
+        return Carrier('macvtap' if shared else 'hardware')
 
     def _refuse_bonds(self, uplinks: Sequence[claims.ClaimedUplink]) -> None:
         """Refuse members of a bond that chooses itself among them.

@@ -17,11 +17,10 @@ Tests
 """
 
 import dataclasses
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nova_vhpc.clients import openstack
+from nova_vhpc.clients import neutron, openstack
 from nova_vhpc.explain import member_ports
 from nova_vhpc.explain import model as explain_model
 from nova_vhpc.explain.cloud import (
@@ -269,7 +268,7 @@ def uplinks(connection: Any) -> snapshot.Snapshot:
 
 
 def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield all hypervisors.
+    """Yield the hypervisors of all pages of Nova's list.
 
     :raises CloudError: Nova does not list them, as while a cell is down.
     """
@@ -285,20 +284,11 @@ def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
 def pages(
     adapter: Any, path: str, key: str, version: str | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of all pages of a list of Nova or Neutron, each once.
+    """Yield the entries of all pages of a list of Nova or Neutron.
 
     :param path: path and query of the first page.
     :param key: key of the list in an answer.
     """
-    seen: set[Any] = set()
-    following: str | None = path
-    while following:
-        body = openstack.get(adapter, following, version)
-        new = [entry for entry in body[key] if entry.get('id') not in seen]
-        yield from new
-        seen.update(entry['id'] for entry in new if 'id' in entry)
-        following = None
-        for link in body.get(f'{key}_links', ()):
-            if link['rel'] == 'next' and new:
-                query = urllib.parse.urlsplit(link['href']).query
-                following = f'{path.partition("?")[0]}?{query}'
+    yield from neutron.pages(
+        lambda page: openstack.get(adapter, page, version), path, key
+    )

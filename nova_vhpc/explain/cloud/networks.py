@@ -21,8 +21,8 @@ def notes(connection: Any) -> tuple[str, ...]:
     try:
         with openstack.asked(), openstack.read():
             agents, networks = (
-                cloud.pages(connection.network, path, key, None)
-                for path, key in (
+                list(cloud.pages(connection.network, path, name, None))
+                for path, name in (
                     (neutron_segments.AGENTS, 'agents'),
                     (neutron_segments.NETWORKS, 'networks'),
                 )

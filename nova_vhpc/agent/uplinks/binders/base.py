@@ -59,11 +59,7 @@ class Binder(Protocol):
         nics: Sequence[interfaces.Nic],
         uplinks: Sequence[claims.ClaimedUplink],
     ) -> bool:
-        """Return whether NICs and uplinks are of the kind that this binds.
-
-        :param uuid: UUID of the guest.
-        :param uplinks: the uplinks that the server has claimed.
-        """
+        """Return whether NICs and uplinks are of the kind that this binds."""
 
     def plan(self, claimant: claims.Claimant) -> Mapping[str, str]:
         """Return what :meth:`bind` would write, by MAC address of the NIC.
@@ -86,8 +82,6 @@ class Binder(Protocol):
         """Return whether all that :meth:`bind` wrote is still in force.
 
         Asks nobody: it is called twice a second for each bound guest.
-
-        :param uuid: UUID of the guest.
         """
 
     def in_force(self, uuid: str) -> Mapping[str, str]:
@@ -157,8 +151,6 @@ class BinderSet:
     ) -> Binder | None:
         """Return the first binder that serves a guest's NICs and claims.
 
-        :param uuid: UUID of the guest.
-        :param uplinks: the uplinks that the server has claimed.
         :param networks: kind of the NICs' networks; None if it is unknown.
         :returns: None if there is none.
         """

@@ -38,7 +38,6 @@ class BondEntryBinder:
 
     :param ovsdb: connection to the database of this host's Open vSwitch.
     :param daemon: this host's ovs-vswitchd.
-    :param host: name of the host, for messages.
     """
 
     name = 'bond_entry'

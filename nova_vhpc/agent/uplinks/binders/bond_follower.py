@@ -87,7 +87,6 @@ class BondFollower:
     :param ovsdb: connection to the database of this host's Open vSwitch.
     :param ports: the guests' ports.
     :param table: the entries of ovs-vswitchd.
-    :param host: name of the host, for messages.
     """
 
     def __init__(

@@ -135,7 +135,6 @@ def checked_member(
 ) -> BondMember:
     """Return the member that an uplink is, if guests can be steered to it.
 
-    :param host: name of the host, for the message.
     :raises UnsupportedError: they cannot.
     """
     member = find_member(state, uplink.nic)

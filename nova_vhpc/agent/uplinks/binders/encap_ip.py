@@ -44,7 +44,6 @@ class EncapIpBinder:
 
     :param ovsdb: connection to the database of this host's Open vSwitch.
     :param journal: encap IPs before the first write.
-    :param host: name of the host, for messages.
     :param links: link states of uplinks.
     :param overrides: returns whether an encap IP that an external change has
         set is written again.
@@ -252,8 +251,6 @@ class EncapIpBinder:
 def _check_ovn(state: open_vswitch.OpenVswitch, host: str) -> None:
     """Check that OVN can send each port's packets from an own encap IP.
 
-    :param state: the database of the host's Open vSwitch.
-    :param host: name of the host, for the message.
     :raises UnsupportedError: it cannot.
     """
     encap_ips = state.encap_ips
@@ -295,10 +292,9 @@ def _encap_ips_of(
     that is this uplink's, too, another one.
 
     :param down: those uplinks whose links are down.
-    :param host: name of the host, for the message.
     :raises UnsupportedError: an uplink has none.
     """
-    dead = {one.encap_ip for one in down}
+    dead = {state.encap_ip(one.encap_ip) for one in down}
     default = state.encap_ip_default
     spare = [
         encap_ip
@@ -307,8 +303,8 @@ def _encap_ips_of(
     ]
     found = []
     for uplink in uplinks:
-        encap_ip = uplink.encap_ip
-        if encap_ip is None or encap_ip not in state.encap_ips:
+        encap_ip = state.encap_ip(uplink.encap_ip)
+        if encap_ip is None:
             raise UnsupportedError(
                 f'uplink {uplink.nic} (bridge {uplink.bridge}) of host {host} '
                 'has no OVN encap IP, so that a claim on it steers no packet '

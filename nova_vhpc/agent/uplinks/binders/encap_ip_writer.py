@@ -168,7 +168,6 @@ class EncapIpWriter:
 
     :param ovsdb: connection to the database of this host's Open vSwitch.
     :param journal: encap IPs before the first write.
-    :param host: name of the host, for messages.
     """
 
     def __init__(
@@ -318,7 +317,6 @@ class EncapIpWriter:
     ) -> None:
         """Set or remove the encap IP of a port.
 
-        :param name: name of the port, for the message.
         :param expected: the encap IP that it has now.
         :raises OvsdbError: it failed, or the port has changed meanwhile.
         """

@@ -53,7 +53,6 @@ class GuestPorts:
     def of_claims(self, claimant: claims.Claimant, host: str) -> Ports:
         """Return the ports of the NICs that use a server's claims.
 
-        :param host: name of the host, for messages.
         :raises UnsupportedError: a NIC has no port.
         """
         uuid = claimant.uuid
@@ -96,8 +95,6 @@ class UplinkLinks:
 
         An uplink that neither Open vSwitch nor the kernel knows is not among
         them.
-
-        :param state: the database of the host's Open vSwitch.
         """
         return tuple(one for one in uplinks if not self._is_up(state, one.nic))
 
@@ -121,7 +118,6 @@ def answered(
     """Return the state of the database.
 
     :param state: the state; None before the first answer.
-    :param host: name of the host, for the message.
     :raises UnsupportedError: there was no answer yet.
     """
     if state is None:
@@ -135,11 +131,26 @@ def answered(
 
 
 def _index(state: open_vswitch.OpenVswitch) -> Mapping[str, Ports]:
+    # The port of a trunk has a bridge of its own; Neutron and OVN know the
+    # one with the same iface-id in the integration bridge.
+    known = {
+        interface.external_ids['iface-id']: interface
+        for bridge in state.bridges
+        for port in bridge.ports
+        for interface in port.interfaces
+        if 'iface-id' in interface.external_ids
+        and (
+            bridge.name == state.neutron_bridges.integration
+            or 'net_uuid' in port.other_config
+        )
+    }
     by_guest: dict[str, dict[str, open_vswitch.Interface]] = {}
     for interface in state.interfaces:
         mac = interface.external_ids.get(MAC_KEY)
         uuids = {interface.external_ids.get(key) for key in GUEST_KEYS}
         for uuid in uuids:
             if uuid and mac:
-                by_guest.setdefault(uuid, {})[mac.lower()] = interface
+                by_guest.setdefault(uuid, {})[mac.lower()] = known.get(
+                    interface.external_ids.get('iface-id', ''), interface
+                )
     return by_guest

@@ -51,7 +51,6 @@ class WireVlans:
     """Finds the VLANs of NICs.
 
     :param table: what ovs-vswitchd knows.
-    :param host: name of the host, for messages.
     """
 
     def __init__(self, table: bond_table.BondTable, host: str) -> None:

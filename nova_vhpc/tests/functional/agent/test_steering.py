@@ -3,8 +3,13 @@
 
 """Claims that steer nothing are said, on real Open vSwitch and OVN."""
 
+import os
+import signal
 from typing import Any
 
+import fixtures
+
+from nova_vhpc.agent.uplinks import bound_guest, port_networks
 from nova_vhpc.tests.functional.agent import encap_ip
 from nova_vhpc_lab.ovn import lab
 
@@ -84,6 +89,73 @@ class SteeringTest(encap_ip.EncapIpTestCase):
         text = self.unsteered(self.start('segments', 0), 'several-segments')
         for word in ('provnet-b', 'provnet-c', 'hpc0', 'hpc1'):
             self.assertIn(word, text)
+
+    def test_bridge_may_speak_new_versions_of_openflow_only(self) -> None:
+        bridge = self.host.bridge('int')
+        self.addCleanup(
+            self.host.vsctl, 'clear', 'Bridge', bridge, 'protocols'
+        )
+        self.host.vsctl(
+            'set', 'Bridge', bridge, 'protocols=OpenFlow13,OpenFlow15'
+        )
+        agent = self.start('provider', 1)
+        self.unsteered(agent, 'other-physnet')
+        agent.binder.stop()
+        self.assertEqual('encap_ip', self.way(self.start(self.lab.tag, 1)))
+
+    def test_flows_that_cannot_be_read_steer_nothing(self) -> None:
+        self.useFixture(
+            fixtures.MockPatchObject(port_networks, 'PROGRAM', '/no/ovs-ofctl')
+        )
+        text = self.unsteered(self.start('provider', 1), 'unknown-network')
+        self.assertIn('install ovs-ofctl', text)
+
+    def test_claim_steers_once_ovn_has_taken_it_over(self) -> None:
+        self.useFixture(fixtures.MockPatchObject(bound_guest, 'UNSEEN_S', 0.0))
+        self.addCleanup(self.signal_controller, signal.SIGCONT)
+        self.target = self.guest('h1')
+        lab.wait_for(
+            lambda: self.host.is_wired(self.target.tap),
+            'the port',
+        )
+        self.signal_controller(signal.SIGSTOP)
+        agent = self.agent('h1')
+        agent.manage(self.target, 2)
+        lab.wait_for(lambda: agent.problem(self.target), 'the problem')
+        self.assertEqual(self.host.encap_ips[2], self.target.encap_ip)
+        status = agent.binder.status()
+        self.assertEqual([], status['bound'])
+        for word in ('Port_Binding', self.target.mac, self.target.encap_ip):
+            self.assertIn(word, agent.problem(self.target))
+        self.signal_controller(signal.SIGCONT)
+        self.assertEqual('encap_ip', self.way(agent))
+        self.assertEqual(
+            self.target.encap_ip, self.lab.encap_of(self.target.port)
+        )
+
+    def signal_controller(self, number: int) -> None:
+        pid = (self.host.place.path / 'ovn-controller.pid').read_text()
+        os.kill(int(pid), number)
+
+    def test_order_of_encap_ips_makes_no_difference(self) -> None:
+        self.addCleanup(
+            self.host.set_external_ids,
+            ovn_encap_ip=','.join(self.host.encap_ips),
+        )
+        self.host.set_external_ids(
+            ovn_encap_ip=','.join(reversed(self.host.encap_ips))
+        )
+        agent = self.agent('h1')
+        guests = [self.guest('h1') for _ in range(3)]
+        for rail, guest in enumerate(guests):
+            agent.manage(guest, rail)
+        lab.wait_for(
+            lambda: len(agent.binder.status()['bound']) == 3, 'the bindings'
+        )
+        self.assertEqual(
+            self.host.encap_ips,
+            [self.lab.encap_of(guest.port) for guest in guests],
+        )
 
     def test_binding_that_is_off_is_said(self) -> None:
         text = self.unsteered(self.start(self.lab.tag, 1, False), 'off')

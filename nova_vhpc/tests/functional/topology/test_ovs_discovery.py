@@ -3,6 +3,8 @@
 
 """Discovery on a real Open vSwitch, read from its real database."""
 
+import subprocess
+
 from oslotest import base
 
 from nova_vhpc.tests.functional.topology import ovs_lab
@@ -79,6 +81,37 @@ class OvsDiscoveryTest(base.BaseTestCase):
         ((place, uplink),) = self.uplinks().items()
         self.assertEqual((behind, nic), place)
         self.assertEqual(('hpc0',), uplink.physnets)
+
+    def test_bridge_patched_onto_a_mapped_one_shares_its_wire(self) -> None:
+        nic = self.lab.veth('n1')
+        first, second = self.lab.bridge('b1', nic), self.lab.bridge('b2')
+        self.lab.patch(second, first)
+        self.lab.ovn(ovn_bridge_mappings=f'hpc0:{first},hpc1:{second}')
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual((first, nic), place)
+        self.assertEqual(('hpc0', 'hpc1'), uplink.physnets)
+
+    def test_veth_pair_leads_to_the_next_bridge(self) -> None:
+        nic, joint = self.lab.veth('n1'), self.lab.veth('j1')
+        mapped = self.lab.bridge('b1', joint)
+        behind = self.lab.bridge('b2', joint + 'x', nic)
+        self.lab.ovn(ovn_bridge_mappings=f'hpc0:{mapped}')
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual((behind, nic), place)
+        self.assertEqual(('hpc0',), uplink.physnets)
+
+    def test_encap_ip_on_the_loopback_interface_steers_nothing(self) -> None:
+        self.lab.address('lo', '10.77.9.1')
+        self.addCleanup(
+            subprocess.run,
+            ['ip', 'address', 'del', '10.77.9.1/24', 'dev', 'lo'],
+            check=True,
+        )
+        self.lab.ovn(ovn_encap_ip='10.77.9.1')
+        findings = self.discover()
+        self.assertEqual((), findings.topology.uplinks)
+        (note,) = findings.notes
+        self.assertIn('routes its tunnels', note)
 
     def test_bond_is_one_uplink_until_guests_stay_on_members(self) -> None:
         n1, n2 = self.lab.veth('n1'), self.lab.veth('n2')

@@ -36,6 +36,35 @@ class GetTest(base.BaseTestCase):
             self.assertEqual({'agents': []}, answer)
         self.assertEqual(['/v2.0/agents?host=a&host=b'] * 4, self.asked)
 
+    def test_all_pages_of_a_list_are_read(self) -> None:
+        answers: dict[str, Any] = {
+            '/agents?alive=true': {
+                'agents': [1, 2],
+                'agents_links': [
+                    {'rel': 'previous', 'href': 'http://x/v2.0/agents?a=b'},
+                    {
+                        'rel': 'next',
+                        'href': 'http://x/v2.0/agents?alive=true&marker=2',
+                    },
+                ],
+            },
+            '/agents?alive=true&marker=2': {'agents': [3]},
+        }
+        self.assertEqual(
+            [1, 2, 3],
+            [*neutron.pages(answers.get, '/agents?alive=true', 'agents')],
+        )
+
+    def test_page_that_leads_to_itself_is_read_once(self) -> None:
+        answer = {
+            'agents': [1],
+            'agents_links': [{'rel': 'next', 'href': 'http://x/agents?m=1'}],
+        }
+        self.assertEqual(
+            [1, 1],
+            [*neutron.pages(lambda path: answer, '/agents', 'agents')],
+        )
+
     def test_missing_endpoint_is_keystoneauths_error(self) -> None:
         client = adapter.Adapter(
             session.Session(noauth.NoAuth()), service_type='network'

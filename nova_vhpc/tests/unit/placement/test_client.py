@@ -5,11 +5,12 @@
 
 import json
 from typing import Any
+from unittest import mock
 
 import requests
 from oslotest import base
 
-from nova_vhpc.placement import client
+from nova_vhpc.placement import client, provider_tree
 
 ROOT = 'aaaaaaaa-0000-4000-8000-000000000001'
 
@@ -73,3 +74,16 @@ class GarbageTest(base.BaseTestCase):
             # Any other exception fails the test. One of them may read
             # what another one cannot.
             self.assertLessEqual(5, len(failed), garbage)
+
+
+class RootTest(base.BaseTestCase):
+    def test_provider_of_another_name_is_named_once(self) -> None:
+        placement = mock.create_autospec(client.PlacementClient, instance=True)
+        placement.find_root.side_effect = lambda name: (f'id-{name}', name)
+        tree = provider_tree.Providers(placement, ['c1', 'c1.example.org'])
+        with self.assertLogs(provider_tree.LOG, 'WARNING') as logs:
+            for _ in range(2):
+                self.assertEqual(('id-c1', 'c1'), tree.root())
+        (line,) = logs.output
+        for word in ('c1 (taken)', 'c1.example.org', 'node'):
+            self.assertIn(word, line)

@@ -165,7 +165,10 @@ class DiscoveryTest(made_sysfs.SysfsTestCase):
         findings = self.discover('br-slip:nic=eth5')
         self.assertFalse(findings.topology.uplinks[0].up)
         (problem,) = findings.problems
-        self.assertEqual('bridge br-slip does not exist on this host', problem)
+        self.assertEqual(
+            'bridge br-slip does not exist on this host; bridges that do: br0',
+            problem,
+        )
 
     def test_no_bridges_without_sysfs(self) -> None:
         findings = discovery.Discovery(sysfs=self.sysfs / 'nothing').discover(

@@ -57,6 +57,9 @@ class ProblemsTest(base.BaseTestCase):
         for word in ('hpc (n-1)', 'h1', 'hpc0 VLAN 5', 'hpc1 VLAN 6', 'Map'):
             self.assertIn(word, problem)
 
+    def test_dead_agents_map_nothing(self) -> None:
+        self.assertEqual([], self.problems(SEVERAL, OVN | {'alive': False}))
+
     def test_several_segments_on_hosts_of_ml2_are_fine(self) -> None:
         self.assertEqual([], self.problems(SEVERAL, ML2, DHCP))
 

@@ -64,6 +64,16 @@ class OvnOptionsTest(base.BaseTestCase):
                 ).encap_ip_default,
             )
 
+    def test_addresses_are_compared_and_texts_are_kept(self) -> None:
+        state = ovs(
+            ovn_encap_ip='FD00:0::0001,fd00:1:0:0::1',
+            ovn_encap_ip_default='fd00::1%eth1',
+        )
+        self.assertEqual('FD00:0::0001', state.encap_ip_default)
+        self.assertEqual('fd00:1:0:0::1', state.encap_ip('fd00:1::1'))
+        self.assertIsNone(state.encap_ip('fd00:2::1'))
+        self.assertIsNone(state.encap_ip(None))
+
     def test_host_without_ovn_controller_is_recognised(self) -> None:
         self.assertFalse(ovs(hostname='cn1').has_ovn)
         self.assertTrue(ovs(ovn_remote='tcp:10.0.0.1:6642').has_ovn)

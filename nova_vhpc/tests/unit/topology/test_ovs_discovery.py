@@ -35,6 +35,7 @@ class OvsDiscoveryTest(made_sysfs.SysfsTestCase):
         }
         self.ml2: open_vswitch.NeutronBridges | None = None
         self.away = False
+        self.nic_patterns: list[str] = []
 
     def device(self, name: str, **files: str) -> None:
         (self.link(name, **files) / 'device').mkdir()
@@ -52,6 +53,7 @@ class OvsDiscoveryTest(made_sysfs.SysfsTestCase):
             bridge_rules.parse_rules(texts),
             sysfs=self.sysfs,
             default_mbps=777,
+            nic_patterns=self.nic_patterns,
             open_vswitch=lambda: None if self.away else ovs,
             ml2_bridges=lambda: self.ml2,
             addresses=lambda: {
@@ -108,9 +110,80 @@ class PhysnetTest(OvsDiscoveryTest):
         self.assertIn('it reaches those of br-phys', self.problem('br-hpc1'))
 
     def test_missing_mapped_bridge_is_reported(self) -> None:
+        self.ovs_bridge('br-int')
+        problem = self.problem()
         self.assertIn(
-            'hpc1 is mapped to bridge br-hpc1, which does not exist',
-            self.problem(),
+            'hpc1 is mapped to bridge br-hpc1, which does not exist', problem
+        )
+        self.assertIn('bridges that do: br-int', problem)
+
+    def test_bridge_patched_onto_that_of_another_physnet(self) -> None:
+        self.options['ovn-bridge-mappings'] = 'hpc1:br-hpc1,hpc2:br-hpc2'
+        self.device('eth1')
+        self.ovs_bridge(
+            'br-hpc1',
+            single('eth1'),
+            single('a', type='patch', options={'peer': 'b'}),
+        )
+        self.ovs_bridge(
+            'br-hpc2', single('b', type='patch', options={'peer': 'a'})
+        )
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual(('br-hpc1', 'eth1'), place)
+        self.assertEqual(('hpc1', 'hpc2'), uplink.physnets)
+
+    def veth(self, one: str, other: str) -> None:
+        """Make a veth pair."""
+        self.link(one, ifindex=f'7{one[-1]}', iflink=f'7{other[-1]}')
+        self.link(other, ifindex=f'7{other[-1]}', iflink=f'7{one[-1]}')
+
+    def test_veth_pair_leads_to_a_linux_bridge(self) -> None:
+        self.veth('veth1', 'veth2')
+        self.ovs_bridge('br-hpc1', single('veth1'))
+        self.bridge('br-lin')
+        self.nic('eth1', 'br-lin')
+        net = self.sysfs / 'class/net'
+        (net / 'br-lin/brif/veth2').mkdir()
+        (net / 'veth2/master').symlink_to(net / 'br-lin')
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual(('br-lin', 'eth1'), place)
+        self.assertEqual(('hpc1',), uplink.physnets)
+
+    def test_veth_pair_leads_to_a_bridge_of_open_vswitch(self) -> None:
+        self.veth('veth1', 'veth2')
+        self.device('eth1')
+        self.ovs_bridge('br-hpc1', single('veth1'))
+        self.ovs_bridge('br-x', single('veth2'), single('eth1'))
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual(('br-x', 'eth1'), place)
+        self.assertEqual(('hpc1',), uplink.physnets)
+
+    def test_port_of_two_bridges_joins_them(self) -> None:
+        """An internal port of Open vSwitch in a Linux bridge."""
+        self.device('eth1')
+        self.ovs_bridge('br-x', single('eth1'), single('in0', type='internal'))
+        self.bridge('br-lin')
+        net = self.sysfs / 'class/net'
+        self.port('in0', 'br-lin')
+        (net / 'in0/master').symlink_to(net / 'br-lin')
+        self.veth('veth1', 'veth2')
+        self.ovs_bridge('br-hpc1', single('veth1'))
+        (net / 'br-lin/brif/veth2').mkdir()
+        (net / 'veth2/master').symlink_to(net / 'br-lin')
+        ((place, uplink),) = self.uplinks().items()
+        self.assertEqual(('br-x', 'eth1'), place)
+        self.assertEqual(('hpc1',), uplink.physnets)
+
+    def test_veth_pair_into_a_namespace_leads_nowhere(self) -> None:
+        """Another namespace counts its interfaces by itself."""
+        self.link('veth1', ifindex='71', iflink='2')
+        self.ovs_bridge('br-hpc1', single('veth1'))
+        self.bridge('br-lin')
+        self.nic('eth1', 'br-lin', ifindex='2', iflink='2')
+        findings = self.discover()
+        self.assertEqual(
+            [('eth1', ())],
+            [(u.nic, u.physnets) for u in findings.topology.uplinks],
         )
 
     def test_mapped_bridge_without_uplink_is_noted(self) -> None:
@@ -335,9 +408,99 @@ class EncapIpTest(OvsDiscoveryTest):
         self.assertIn('has the IP address 10.2.0.1', self.problem())
 
     def test_ip_that_leads_to_no_uplink_is_noted(self) -> None:
-        self.link('lo')
         self.ovs_bridge('br-t')
-        self.addresses = {'10.1.0.1': 'lo', '10.2.0.1': 'br-t'}
-        one, two = self.discover().notes
-        self.assertIn('encap IP 10.1.0.1 is on lo, which leads to no', one)
-        self.assertIn('encap IP 10.2.0.1 is on br-t, which leads to no', two)
+        self.options['ovn-encap-ip'] = '10.2.0.1'
+        self.addresses = {'10.2.0.1': 'br-t'}
+        (note,) = self.discover().notes
+        self.assertIn('encap IP 10.2.0.1 is on br-t, which leads to no', note)
+
+    def test_address_for_routes_only_is_no_uplink(self) -> None:
+        self.device('eth1')
+        for name, files in (
+            ('lo', {'flags': '0x9'}),
+            ('vrf-blue', {'uevent': 'DEVTYPE=vrf'}),
+            ('dummy0', {'flags': '0x82'}),
+        ):
+            (self.link(name, **files) / 'lower_eth1').mkdir()
+        (self.sysfs / 'class/net/dummy0/lower_eth1').rmdir()
+        self.options['ovn-encap-ip'] = '10.1.0.1'
+        for name, pattern in (('lo', 'l*'), ('vrf-blue', '*'), ('dummy0', '')):
+            with self.subTest(name):
+                self.nic_patterns = [pattern]
+                self.addresses = {'10.1.0.1': name}
+                findings = self.discover()
+                self.assertEqual((), findings.topology.uplinks)
+                (note,) = findings.notes
+                for words in (name, 'routes its tunnels', '10.1.0.1'):
+                    self.assertIn(words, note)
+                self.assertNotIn('nic_patterns', note)
+
+    def test_addresses_count_in_any_spelling(self) -> None:
+        for nic in ('eth1', 'eth2'):
+            self.device(nic)
+        self.options = {'ovn-encap-ip': 'FD00:0::0001,fd00:1:0:0::1'}
+        self.addresses = {'fd00::1': 'eth1', 'fd00:1::1': 'eth2'}
+        self.assertEqual(
+            {
+                ('eth1', 'eth1'): 'FD00:0::0001',
+                ('eth2', 'eth2'): 'fd00:1:0:0::1',
+            },
+            self.encap_ips(),
+        )
+
+
+class WireTest(OvsDiscoveryTest):
+    """Two names of one wire."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.options = {}
+
+    def vlan_bridges(self) -> None:
+        self.device('eth0')
+        for bridge in ('br-a', 'br-b'):
+            self.bridge(bridge)
+            port = self.port(f'eth0.{bridge[-1]}', bridge)
+            (port / 'lower_eth0').mkdir()
+
+    def test_vlans_of_a_nic_are_one_wire(self) -> None:
+        self.vlan_bridges()
+        findings = self.discover()
+        self.assertEqual(
+            ['br-a', 'br-b'], [u.bridge for u in findings.topology.uplinks]
+        )
+        (note,) = findings.notes
+        for word in ('br-a', 'br-b', 'one wire (eth0)'):
+            self.assertIn(word, note)
+
+    def test_separate_bridge_needs_a_wire_of_its_own(self) -> None:
+        self.vlan_bridges()
+        for rules, left in (
+            (('br-a:separate', 'br-b:separate'), 'br-a'),
+            (('br-a:separate', 'br-b'), 'br-b'),
+        ):
+            with self.subTest(left=left):
+                findings = self.discover(*rules)
+                self.assertEqual(
+                    [left], [u.bridge for u in findings.topology.uplinks]
+                )
+                (problem,) = findings.problems
+                self.assertIn('one wire (eth0)', problem)
+
+    def test_functions_of_a_port_are_one_wire(self) -> None:
+        self.bridge('br-a')
+        self.nic('eth1', 'br-a', phys_port_id='b8cef6')
+        self.bridge('br-b')
+        self.nic('eth2', 'br-b', phys_port_id='b8cef6')
+        (note,) = self.discover().notes
+        self.assertIn('one wire', note)
+
+    def test_virtual_function_leaves_by_its_physical_one(self) -> None:
+        self.bridge('br-a')
+        self.nic('eth1', 'br-a')
+        self.bridge('br-b')
+        self.nic('eth1v0', 'br-b')
+        path = self.sysfs / 'class/net/eth1v0/device/physfn/net/eth1'
+        path.mkdir(parents=True)
+        (note,) = self.discover().notes
+        self.assertIn('one wire (eth1)', note)

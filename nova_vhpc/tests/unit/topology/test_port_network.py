@@ -106,6 +106,24 @@ class OvnTest(base.BaseTestCase):
             port_network.of_ovn(OVN, WIRED), port_network.of_ovn(OVN, text)
         )
 
+    def test_encap_ip_is_told_by_each_version_of_openflow(self) -> None:
+        state = open_vswitch.OpenVswitch(
+            {'ovn-encap-ip': '10.2.0.1,10.1.0.1'}, OVN.bridges
+        )
+        for actions, expected in (
+            ('load:0x1->NXM_NX_REG13[16..31]', '10.2.0.1'),
+            ('load:0->NXM_NX_REG13[16..31]', '10.1.0.1'),
+            ('set_field:0x10000/0xffff0000->reg13', '10.2.0.1'),
+            ('set_field:0/0xffff0000->reg13', '10.1.0.1'),
+            ('load:0x7->NXM_NX_REG13[16..31]', None),
+            ('load:0x1->NXM_NX_REG13[0..15]', None),
+        ):
+            with self.subTest(actions):
+                (network,) = port_network.of_ovn(
+                    state, f'in_port=4 actions=set_field:1->metadata,{actions}'
+                ).values()
+                self.assertEqual(expected, network.encap_ip)
+
     def test_port_without_a_flow_is_unknown(self) -> None:
         self.assertEqual({}, port_network.of_ovn(OVN, ' actions=drop'))
         self.assertEqual(

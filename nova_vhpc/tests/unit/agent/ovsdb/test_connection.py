@@ -5,6 +5,7 @@
 
 import pathlib
 import socket
+import time
 from unittest import mock
 
 import fixtures
@@ -14,7 +15,7 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import transaction
 
 from nova_vhpc.agent import errors
-from nova_vhpc.agent.ovsdb import connection
+from nova_vhpc.agent.ovsdb import connection, replica
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import topology as topology_conf
 
@@ -91,6 +92,33 @@ class NoServerTest(base.BaseTestCase):
             self.start().set_external_id('0' * 32, 'encap-ip', 'x', None)
 
 
+class FailureTest(base.BaseTestCase):
+    def test_failure_of_the_library_is_said_once_and_has_a_pause(self) -> None:
+        """As of an ssl: connection without certificates."""
+        calls = 0
+
+        def fail(self: object) -> None:
+            nonlocal calls
+            calls += 1
+            raise ValueError('cafile cannot be omitted')
+
+        ovsdb = connection.Ovsdb('unix:/nowhere/db.sock')
+        pause = fixtures.MockPatchObject(replica, 'FAILURE_PAUSE_S', 0.1)
+        self.useFixture(pause)
+        with (
+            mock.patch.object(replica.idl.Idl, 'run', fail),
+            self.assertLogs(level='ERROR') as logs,
+        ):
+            ovsdb.start()
+            self.addCleanup(ovsdb.stop)
+            time.sleep(0.55)
+            self.assertIn('cafile', ovsdb.problem() or '')
+            ovsdb.stop()
+        self.assertEqual('cafile cannot be omitted', ovsdb.status()['error'])
+        self.assertEqual(1, len(logs.output))
+        self.assertTrue(2 <= calls <= 7, calls)
+
+
 class WriteTest(base.BaseTestCase):
     def test_timeout_without_a_text_is_a_refusal(self) -> None:
         """The library raises one while the server restarts."""
@@ -147,6 +175,29 @@ class OptionTest(base.BaseTestCase):
         self.assertFalse(marker.exists())
 
     def test_wrong_value_is_refused(self) -> None:
-        for remote in ('/run/db.sock', 'unix:', 'ssl:127.0.0.1:6640'):
-            with self.assertRaisesRegex(errors.ConfigError, 'unix:PATH'):
-                self.make(remote)
+        for remote, fault in (
+            ('/run/db.sock', 'does not begin'),
+            ('127.0.0.1:6640', 'does not begin'),
+            ('unix:', 'no absolute path'),
+            ('unix:run/db.sock', 'no absolute path'),
+            ('ssl:127.0.0.1:6640', 'asks for TLS'),
+            ('tcp:', "'' for an IP address"),
+            ('tcp:127.0.0.1', 'for an IP address'),
+            ('tcp:localhost:6640', "'localhost' for an IP address"),
+            ('tcp:::1:6640', 'without brackets'),
+            ('tcp:127.0.0.1:', "'' for a port"),
+            ('tcp:127.0.0.1:66400', "'66400' for a port"),
+            ('punix:/run/db.sock', 'does not begin'),
+        ):
+            with self.subTest(remote):
+                error = self.assertRaises(
+                    errors.ConfigError, self.make, remote
+                )
+                for word in (repr(remote), fault, 'unix:PATH', 'tcp:ADDRESS'):
+                    self.assertIn(word, str(error))
+
+    def test_address_of_either_family_is_taken(self) -> None:
+        for remote in ('tcp:127.0.0.1:6640', 'tcp:[::1]:6640'):
+            ovsdb = self.make(remote)
+            assert ovsdb is not None
+            self.assertEqual(remote, ovsdb.remote)

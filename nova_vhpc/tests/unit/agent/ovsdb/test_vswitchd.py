@@ -16,6 +16,7 @@ from typing import Any
 import fixtures
 from oslotest import base
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.ovsdb import vswitchd
 
 
@@ -173,3 +174,9 @@ class RunDirTest(base.BaseTestCase):
             self.assertEqual(
                 pathlib.Path(expected), vswitchd.run_dir(option, remote)
             )
+
+    def test_relative_directory_is_refused(self) -> None:
+        error = self.assertRaises(
+            errors.ConfigError, vswitchd.run_dir, 'run', ''
+        )
+        self.assertIn("[vhpc_agent] ovs_run_dir: 'run'", str(error))

@@ -4,6 +4,7 @@
 """Tests of :mod:`nova_vhpc.agent.uplinks.binder`."""
 
 import pathlib
+import types
 from unittest import mock
 
 import fixtures
@@ -11,7 +12,13 @@ import fixtures
 from nova_vhpc.agent.guests import guest
 from nova_vhpc.agent.libvirt import interfaces
 from nova_vhpc.agent.ovsdb import connection
-from nova_vhpc.agent.uplinks import binder, claims, steering
+from nova_vhpc.agent.uplinks import (
+    binder,
+    bound_guest,
+    claims,
+    port_networks,
+    steering,
+)
 from nova_vhpc.agent.uplinks.binders import base as binder_base
 from nova_vhpc.agent.uplinks.binders import (
     encap_ip,
@@ -356,15 +363,52 @@ class UplinkBinderTest(manager_case.ManagerTestCase):
         self.assertIn('u', self.binder.status()['unsteered'])
 
     def test_problem_is_forgotten_once_it_is_solved(self) -> None:
-        self.ovsdb.external_ids = {}
+        del self.ovsdb.external_ids['ovn-encap-ip']
         self.ovsdb._state = None
         self.binder.reconcile()
         self.assertIn('u', self.binder.status()['unsteered'])
-        self.ovsdb.external_ids = {'ovn-encap-ip': ovsdb.ENCAP_IPS}
+        self.ovsdb.external_ids['ovn-encap-ip'] = ovsdb.ENCAP_IPS
         self.ovsdb._state = None
         self.bind()
         self.assertEqual({}, self.binder.status()['unsteered'])
         self.assertEqual({}, self.binder.status()['problems'])
+
+    def test_nothing_is_written_while_the_network_is_unknown(self) -> None:
+        self.ovsdb.flows = None
+        self.binder.reconcile()
+        status = self.binder.status()
+        self.assertEqual({}, status['problems'])
+        self.patch_time(binder, 'UNWIRED_S')
+        self.binder._waiting.clear()
+        self.binder.reconcile()
+        self.assertIsNone(self.encap_ip)
+        status = self.binder.status()
+        self.assertEqual([], status['bound'])
+        said = status['unsteered']['u']
+        self.assertEqual('unknown-network', said['cause'])
+        self.assertIn('ovs-ofctl is not installed', said['what'])
+
+    def test_claim_steers_once_ovn_is_seen_to_use_the_encap_ip(self) -> None:
+        self.patch_time(bound_guest, 'UNSEEN_PERIOD_S')
+        for name in ('FLOWS_AGE_S', 'UNWIRED_AGE_S'):
+            self.useFixture(fixtures.MockPatchObject(port_networks, name, 0.0))
+        self.ovsdb.follows = False
+        self.bind()
+        status = self.binder.status()
+        self.assertEqual(([], {}), (status['bound'], status['problems']))
+        self.assertEqual({}, self.binder.steered_devices())
+        self.patch_time(bound_guest, 'UNSEEN_S')
+        problem = self.binder.status()['problems']['u']
+        for word in ('h1', MAC, '10.1.0.1', '10.2.0.1', 'Port_Binding'):
+            self.assertIn(word, problem)
+        self.ovsdb.follows = True
+        self.bind()
+        status = self.binder.status()
+        self.assertEqual((['u'], {}), (status['bound'], status['problems']))
+
+    def patch_time(self, module: types.ModuleType, name: str) -> None:
+        """Let a time be over at once."""
+        self.useFixture(fixtures.MockPatchObject(module, name, 0.0))
 
     def test_encap_ip_is_restored_where_it_proves_useless(self) -> None:
         """The network was not known at first."""

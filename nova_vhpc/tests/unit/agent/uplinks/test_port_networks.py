@@ -3,6 +3,7 @@
 
 """Tests of :mod:`nova_vhpc.agent.uplinks.port_networks`."""
 
+import pathlib
 import time
 
 import fixtures
@@ -33,7 +34,10 @@ def state(*taps: int, **external_ids: str) -> open_vswitch.OpenVswitch:
         for number in taps
     )
     return open_vswitch.OpenVswitch(
-        {'ovn-remote': 'tcp:192.0.2.1:6642'},
+        {
+            'ovn-remote': 'tcp:192.0.2.1:6642',
+            'ovn-bridge-mappings': 'hpc0:br-hpc0',
+        },
         (open_vswitch.Bridge('br-int', ports),),
     )
 
@@ -50,8 +54,10 @@ class PortNetworksTest(base.BaseTestCase):
         for name in ('FLOWS_AGE_S', 'UNWIRED_AGE_S'):
             self.useFixture(fixtures.MockPatchObject(port_networks, name, 1e9))
 
-    def dump(self, bridge: str) -> str | None:
-        self.dumped.append(bridge)
+    def dump(self, bridge: open_vswitch.Bridge) -> str:
+        self.dumped.append(bridge.name)
+        if self.flows is None:
+            raise port_networks.FlowsError('ovs-ofctl is missing')
         return self.flows
 
     def port(self, number: int) -> open_vswitch.Interface:
@@ -85,7 +91,34 @@ class PortNetworksTest(base.BaseTestCase):
 
     def test_nothing_more_is_known_without_flows(self) -> None:
         self.flows = None
+        with self.assertLogs(port_networks.LOG, 'WARNING') as logs:
+            self.assertIsNone(self.networks.of_port(self.port(1)))
+            self.state = state(1, 2)
+            self.assertIsNone(self.networks.of_port(self.port(1)))
+        self.assertEqual(1, len(logs.output))
+        self.assertFalse(self.networks.may_change(self.port(1)))
+        self.assertEqual(
+            'ovs-ofctl is missing',
+            self.networks.unknown_because(self.port(1)),
+        )
+
+    def test_reason_for_an_unknown_network_names_the_port(self) -> None:
+        self.flows = ' priority=0 actions=drop'
         self.assertIsNone(self.networks.of_port(self.port(1)))
+        self.assertIn(
+            'ovn-controller', self.networks.unknown_because(self.port(1))
+        )
+        self.state = open_vswitch.OpenVswitch({}, self.state.bridges)
+        self.assertIsNone(self.networks.of_port(self.port(1)))
+        reason = self.networks.unknown_because(self.port(1))
+        for word in ('tap1', 'agent of Neutron'):
+            self.assertIn(word, reason)
+
+    def test_network_of_a_host_without_mappings_is_certain(self) -> None:
+        self.state = open_vswitch.OpenVswitch(
+            {'ovn-remote': 'tcp:192.0.2.1:6642'}, self.state.bridges
+        )
+        self.assertIsNotNone(self.networks.of_port(self.port(1)))
         self.assertFalse(self.networks.may_change(self.port(1)))
 
     def test_nothing_is_known_before_ovsdb_answers(self) -> None:
@@ -96,10 +129,34 @@ class PortNetworksTest(base.BaseTestCase):
 
 
 class FlowReaderTest(base.BaseTestCase):
-    def test_program_that_fails_is_said_once(self) -> None:
-        reader = port_networks.FlowReader('unix:/nowhere/db.sock')
-        with self.assertLogs(port_networks.LOG, 'WARNING') as logs:
-            self.assertIsNone(reader.dump('br-int'))
-            self.assertIsNone(reader.dump('br-int'))
-        self.assertEqual(1, len(logs.output))
-        self.assertIn('ovs-ofctl', logs.output[0])
+    def test_remedy_fits_what_went_wrong(self) -> None:
+        for script, word in (
+            ('', 'install ovs-ofctl'),
+            ('echo Permission denied >&2; exit 1', 'CAP_DAC_OVERRIDE'),
+            ('echo version negotiation failed >&2; exit 1', 'protocols'),
+            ('echo no such file >&2; exit 1', 'ovs-vswitchd is running'),
+        ):
+            with self.subTest(word):
+                directory = self.useFixture(fixtures.TempDir()).path
+                if script:
+                    program = pathlib.Path(directory, 'ovs-ofctl')
+                    program.write_text(f'#!/bin/sh\n{script}\n')
+                    program.chmod(0o755)
+                    self.useFixture(
+                        fixtures.MockPatchObject(
+                            port_networks, 'PROGRAM', str(program)
+                        )
+                    )
+                else:
+                    self.useFixture(
+                        fixtures.MockPatchObject(
+                            port_networks, 'PROGRAM', '/nowhere/ovs-ofctl'
+                        )
+                    )
+                error = self.assertRaises(
+                    port_networks.FlowsError,
+                    port_networks.FlowReader('unix:/nowhere/db.sock').dump,
+                    open_vswitch.Bridge('br-int'),
+                )
+                for each in ('br-int', word):
+                    self.assertIn(each, str(error))

@@ -11,6 +11,7 @@ from unittest import mock
 import fixtures
 from oslo_config import cfg
 
+from nova_vhpc.agent import errors
 from nova_vhpc.agent.uplinks import publish_worker
 from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import topology as topology_conf
@@ -145,3 +146,9 @@ class CredentialsTest(base.TestCase):
     def test_missing_auth_section_is_reported(self):
         message = self.message('[placement]\nauth_section = nowhere\n')
         self.assertIn('auth_section of [placement]', message)
+
+    def test_loopback_interface_is_refused_as_an_uplink(self):
+        conf = _conf('/nowhere')
+        conf.set_override('nic_patterns', ['veth*', 'lo'], 'vhpc_topology')
+        with self.assertRaisesRegex(errors.ConfigError, "nic_patterns: 'lo'"):
+            publish_worker.make_discovery(conf)

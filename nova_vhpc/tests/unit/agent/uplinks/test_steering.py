@@ -69,8 +69,8 @@ class SteeringTest(base.BaseTestCase):
         )
         networks.may_change.side_effect = lambda port: (
             port.external_ids['attached-mac'] in self.unsettled
-            or port.external_ids['attached-mac'] not in self.networks
         )
+        networks.unknown_because.return_value = 'ovs-ofctl failed; mend it'
         return steering.Steering(
             binder_base.BinderSet(self.binders),
             'h1',
@@ -103,15 +103,28 @@ class SteeringTest(base.BaseTestCase):
         carrier = self.carrier()
         self.assertEqual(('t', True), (carrier.name, carrier.is_certain))
 
-    def test_unknown_network_is_for_the_first_binder_for_now(self) -> None:
+    def test_unknown_network_is_not_taken_for_tunnels(self) -> None:
+        error = self.assertRaises(
+            steering.UnknownNetworkError, self.carrier, uplink(1)
+        )
+        self.assertEqual('unknown-network', error.cause)
+        for word in ('tap02', 'h1', 'ovs-ofctl failed; mend it'):
+            self.assertIn(word, str(error))
+        self.networks = {MACS[0]: provider('hpc1')}
+        self.assertRaises(
+            steering.UnknownNetworkError, self.carrier, uplink(1), uplink(2)
+        )
+
+    def test_binder_that_sees_frames_may_have_an_unknown_network(self) -> None:
+        self.binders.append(self.binder('p', binder_base.PROVIDER))
         carrier = self.carrier()
-        self.assertEqual(('t', False), (carrier.name, carrier.is_certain))
+        self.assertEqual(('p', False), (carrier.name, carrier.is_certain))
 
     def test_network_that_may_change_is_for_any_binder(self) -> None:
         """OVN makes the flows to physical networks last."""
         self.networks = {MACS[1]: TUNNEL}
         self.binders = [self.binder('p', binder_base.PROVIDER)]
-        self.assert_unsteered('no-binder')
+        self.assert_unsteered('no-binder', MACS[1], 'h1')
         self.unsettled = {MACS[1]}
         carrier = self.carrier()
         self.assertEqual(('p', False), (carrier.name, carrier.is_certain))
@@ -176,7 +189,49 @@ class SteeringTest(base.BaseTestCase):
             steering.Carrier('hardware'), self.carrier(uplink(1), uplink(2))
         )
 
+    def test_function_must_be_of_the_claimed_uplink(self) -> None:
+        for number in (1, 2):
+            (self.sysfs / f'class/net/n{number}/device').mkdir(parents=True)
+        net = self.sysfs / 'bus/pci/devices/0000:08:00.2/physfn/net'
+        address = "type='pci' domain='0x0000' bus='0x08' slot='0x00'"
+        self.plug_nics(
+            NIC.format(
+                kind='hostdev',
+                mac='fa:16:3e:00:00:07',
+                source=f"<source><address {address} function='0x2'/></source>",
+            )
+        )
+        self.assertEqual('hardware', self.carrier().name)
+        (net / 'n1').mkdir(parents=True)
+        self.assertEqual('hardware', self.carrier().name)
+        self.assert_unsteered(
+            'other-nic', 'fa:16:3e:00:00:07', 'n1', uplinks=(uplink(2),)
+        )
+
+    def test_function_that_open_vswitch_switches_is_a_port(self) -> None:
+        self.networks = {MACS[1]: TUNNEL}
+        self.plug_nics(NIC.format(kind='hostdev', mac=MACS[1], source=''))
+        self.assertEqual('t', self.carrier().name)
+
+    def test_macvtap_device_must_be_on_the_claimed_uplink(self) -> None:
+        self.read = lambda: open_vswitch.OpenVswitch()
+        net = self.sysfs / 'class/net'
+        (net / 'n1.7/lower_n1').mkdir(parents=True)
+
+        def plug(device: str) -> None:
+            source = f"<source dev='{device}' mode='bridge'/>"
+            self.plug_nics(
+                NIC.format(kind='direct', mac=MACS[0], source=source)
+            )
+
+        plug('n1.7')
+        self.assertEqual(steering.Carrier('macvtap'), self.carrier())
+        plug('n2')
+        self.assert_unsteered('other-nic', MACS[0], 'n2', 'h1')
+
     def test_nic_on_the_claimed_linux_bridge_is_steered(self) -> None:
+        self.read = lambda: open_vswitch.OpenVswitch()
+
         def plug(bridge: str) -> None:
             self.plug_nics(
                 NIC.format(
@@ -193,6 +248,7 @@ class SteeringTest(base.BaseTestCase):
 
     def test_tap_that_another_agent_has_plugged_is_found(self) -> None:
         """Nova has only made it, and names no bridge."""
+        self.read = lambda: open_vswitch.OpenVswitch()
         net = self.sysfs / 'class/net'
         (net / 'br-hpc1/bridge').mkdir(parents=True)
         (net / 'tap02').mkdir()
@@ -204,6 +260,24 @@ class SteeringTest(base.BaseTestCase):
         self.assert_unsteered(
             'linux-bridge', MACS[1], 'br-hpc1', uplinks=(uplink(2),)
         )
+
+    def test_port_of_neutron_counts_more_than_the_place_of_the_tap(
+        self,
+    ) -> None:
+        """Hybrid plugging: a Linux bridge of its own for each NIC."""
+        self.networks = {MACS[1]: provider('hpc1')}
+        self.plug_nics(
+            NIC.format(
+                kind='bridge',
+                mac=MACS[1].upper(),
+                source="<source bridge='qbr0'/><target dev='tap0'/>",
+            )
+        )
+        self.assertEqual(
+            steering.Carrier('neutron', devices=('tap0',)), self.carrier()
+        )
+        self.binders = [self.binder('p', binder_base.PROVIDER)]
+        self.assertEqual('p', self.carrier(uplink(1, 'n9')).name)
 
     def test_server_with_too_few_nics_is_not_steered(self) -> None:
         self.assert_unsteered(

@@ -27,9 +27,7 @@ def steering_of(
         binders,
         'h1',
         database.read,
-        port_networks.PortNetworks(
-            database.read, lambda bridge: database.flows
-        ),
+        port_networks.PortNetworks(database.read, database.dump_flows),
         links.Links(pathlib.Path(sysfs)),
     )
 
@@ -37,20 +35,27 @@ def steering_of(
 class MemoryOvsdb:
     """Holds the ports of ``br-int``, and writes keys as ovsdb-server does.
 
+    All ports are on one tenant network of OVN, unless said otherwise.
+
     :ivar connected: whether the server answers.
     :ivar before_write: called just before each write.
     :ivar answers: whether the answer to a write arrives.
     :ivar recorded: what Neutron's agent has written at each port.
     :ivar bridges: further bridges; see :meth:`set_bridges`.
-    :ivar flows: what ``ovs-ofctl`` prints; None if it cannot be run.
+    :ivar flows: what ``ovs-ofctl`` prints; by default, what ovn-controller
+        makes of the ports. None if it cannot be run.
+    :ivar follows: whether ovn-controller takes encap IPs over.
     """
 
     def __init__(self, encap_ips: str = ENCAP_IPS) -> None:
         self.connected = True
         self.answers = True
-        self.flows: str | None = None
+        self.flows: str | None = ''
+        self.follows = True
         self.before_write: Callable[[], None] = lambda: None
-        self.external_ids = {'ovn-encap-ip': encap_ips} if encap_ips else {}
+        self.external_ids = {'ovn-remote': 'tcp:192.0.2.1:6642'}
+        if encap_ips:
+            self.external_ids['ovn-encap-ip'] = encap_ips
         self.rows: dict[str, open_vswitch.Interface] = {}
         self.recorded: Mapping[str, str] = {}
         self.bridges: tuple[open_vswitch.Bridge, ...] = ()
@@ -88,6 +93,26 @@ class MemoryOvsdb:
             raise connection.OvsdbError('no answer')
         return True
 
+    def dump_flows(self, bridge: open_vswitch.Bridge) -> str:
+        if self.flows is None:
+            raise port_networks.FlowsError('ovs-ofctl is not installed')
+        return self.flows or ''.join(map(self._flow, self.rows.values()))
+
+    def _flow(self, row: open_vswitch.Interface) -> str:
+        """Return what ovn-controller makes of a port."""
+        encap_ip = row.external_ids.get('encap-ip', '')
+        encap_ips = sorted(
+            self.external_ids.get('ovn-encap-ip', '').split(',')
+        )
+        number = 0
+        if self.follows and encap_ip in encap_ips:
+            number = encap_ips.index(encap_ip)
+        return (
+            f' priority=100,in_port={row.ofport} actions='
+            'load:0x1->OXM_OF_METADATA[],'
+            f'load:{number:#x}->NXM_NX_REG13[16..31],resubmit(,8)\n'
+        )
+
     # -- what others do ----------------------------------------------------
 
     def plug(self, uuid: str, mac: str, **more: str) -> str:
@@ -106,8 +131,11 @@ class MemoryOvsdb:
 
     def add(self, interface: open_vswitch.Interface) -> str:
         """Add an interface; return the UUID of its row."""
-        row = f'row{next(self._numbers)}'
-        self.rows[row] = dataclasses.replace(interface, uuid=row)
+        number = next(self._numbers)
+        row = f'row{number}'
+        self.rows[row] = dataclasses.replace(
+            interface, uuid=row, ofport=number
+        )
         self._state = None
         return row
 

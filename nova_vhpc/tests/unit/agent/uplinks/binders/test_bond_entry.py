@@ -5,7 +5,6 @@
 """Tests of :mod:`nova_vhpc.agent.uplinks.binders.bond_entry`."""
 
 import dataclasses
-import itertools
 from unittest import mock
 
 import fixtures
@@ -164,12 +163,6 @@ class FollowTest(BondEntryCase):
         self.follow()
         self.assert_in_force()
 
-    def test_entry_is_set_again_after_a_restart_that_none_saw(self) -> None:
-        self.bind()
-        self.daemon.restart()
-        self.follow()
-        self.assert_in_force()
-
     def test_entry_is_set_again_after_the_link_was_down(self) -> None:
         self.bind()
         self.daemon.disabled.add('eth2')
@@ -182,29 +175,6 @@ class FollowTest(BondEntryCase):
         self.follow()
         self.assert_in_force()
 
-    def test_entry_is_set_again_after_a_link_was_down_briefly(self) -> None:
-        """Only the database tells, by a counter."""
-        self.bind()
-        self.daemon.entries.clear()
-        first, second = SLB.interfaces
-        flapped = dataclasses.replace(second, link_resets=1)
-        self.set_bond(dataclasses.replace(SLB, interfaces=(first, flapped)))
-        self.follow()
-        self.assert_in_force()
-
-    def test_entry_of_a_new_basis_is_set(self) -> None:
-        self.bind()
-        self.set_bond(
-            dataclasses.replace(
-                SLB,
-                other_config={**SLB.other_config, 'bond-hash-basis': '5'},
-            )
-        )
-        self.follow()
-        self.assertEqual(
-            'eth2', self.daemon.entries[bond.entry(MACS[1], 100, 5)]
-        )
-
     def test_port_plugged_again_keeps_the_entry(self) -> None:
         self.bind()
         self.ovsdb.unplug(self.rows[1])
@@ -212,16 +182,6 @@ class FollowTest(BondEntryCase):
         self.follow()
         self.ovsdb.plug('u', MACS[1])
         self.assertTrue(self.binder.intact('u'))
-        self.follow()
-        self.assert_in_force()
-
-    def test_bond_that_ceases_to_be_slb_is_reported(self) -> None:
-        self.bind()
-        self.set_bond(dataclasses.replace(SLB, bond_mode='active-backup'))
-        self.follow()
-        self.assert_problem('bond0', 'h1', 'active-backup', 'balance-slb')
-        self.assertEqual({}, self.binder.in_force('u'))
-        self.set_bond(SLB)
         self.follow()
         self.assert_in_force()
 
@@ -296,34 +256,6 @@ class SharedEntryTest(BondEntryCase):
         # It stays so, whatever happens.
         self.daemon.restart()
         self.follow()
-        self.assert_in_force()
-
-    def test_another_basis_mends_it(self) -> None:
-        self.bind_other(FIRST)
-        basis = next(
-            basis
-            for basis in itertools.count(1)
-            if bond.entry(MACS[1], 100, basis)
-            != bond.entry(self.mac, 100, basis)
-        )
-        other_config = {**SLB.other_config, 'bond-hash-basis': str(basis)}
-        self.set_bond(dataclasses.replace(SLB, other_config=other_config))
-        self.follow()
-        self.assertEqual('', self.binder.problem('v'))
-        self.assertEqual(
-            'eth1', self.daemon.entries[bond.entry(self.mac, 100, basis)]
-        )
-
-    def test_entry_is_the_others_when_the_first_leaves(self) -> None:
-        self.bind_other(FIRST)
-        self.binder.forget('u')
-        self.follow()
-        self.assertEqual('', self.binder.problem('v'))
-        self.assertEqual('eth1', self.member(self.mac))
-
-    def test_equal_claims_are_no_problem(self) -> None:
-        self.bind_other(SECOND)
-        self.assertEqual('', self.binder.problem('v'))
         self.assert_in_force()
 
 

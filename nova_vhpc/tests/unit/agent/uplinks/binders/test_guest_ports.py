@@ -40,6 +40,15 @@ class GuestPortsTest(base.BaseTestCase):
         self.ovsdb.unplug(row)
         self.assertEqual(set(), self.macs('u'))
 
+    def test_port_of_a_trunk_is_that_in_the_integration_bridge(self) -> None:
+        ids = {'iface-id': 'p', 'attached-mac': MAC}
+        tap = open_vswitch.Interface('tap', external_ids={**ids, 'vm-id': 'u'})
+        self.ovsdb.add(open_vswitch.Interface('tpi', external_ids=ids))
+        self.ovsdb.set_bridges(
+            open_vswitch.Bridge('tbr', (open_vswitch.Port('tap', (tap,)),))
+        )
+        self.assertEqual('tpi', self.ports.of_guest('u')[MAC].name)
+
     def test_port_without_mac_is_of_nobody(self) -> None:
         self.ovsdb.add(
             open_vswitch.Interface('tap', external_ids={'vm-uuid': 'u'})
