@@ -4,6 +4,7 @@
 """Programs that run the command classes of ``openstack vhpc``."""
 
 import argparse
+import functools
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -64,6 +65,11 @@ class Program:
 
     def make_parser(self) -> argparse.ArgumentParser:
         """Return the parser of the command line."""
+        return self._parser
+
+    @functools.cached_property
+    def _parser(self) -> arguments.ArgumentParser:
+        # cliff looks for the plugins of each command, which takes long.
         if isinstance(self._commands, Mapping):
             parser = arguments.ArgumentParser(
                 prog=self._name, description=self._about
@@ -105,7 +111,7 @@ class Program:
             needed.
         """
         arguments.take_any_name()
-        args = self.make_parser().parse_args(argv)
+        args = self._parser.parse_args(argv)
         for name in [name for name in vars(args) if name in _MORE]:
             earlier = getattr(args, _MORE[name]) or []
             setattr(args, _MORE[name], [*earlier, *getattr(args, name)])
