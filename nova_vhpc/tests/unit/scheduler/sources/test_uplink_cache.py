@@ -94,8 +94,9 @@ class UplinkCacheTest(world.WorldTestCase):
             self.assertIsNone(self.cache.snapshot()[1])
             waited_s.append(time.monotonic() - began_s)
         self.assertGreater(waited_s[0], 2)
-        # Later requests do not wait: the read has already taken long.
-        self.assertLess(sum(waited_s[1:]), 3)
+        # Later requests do not wait: the read has already taken long. The
+        # second one may, if the thread that reads was started late.
+        self.assertLess(sum(waited_s[2:]), 3)
 
     def test_request_does_not_wait_if_the_last_read_took_long(self):
         self.pause()
