@@ -34,7 +34,7 @@ REFUSED = (
         *('io_pool_cpus = 4-7', 'CPUs 4-5', 'computing_pool_cpus = 0-5'),
     ),
     ('io_pool_cpus = 6-9', 'io_pool_cpus = 6-9', 'CPUs 8-9', 'within 0-7'),
-    ('computing_pool_cpus = a-b', 'computing_pool_cpus = a-b', 'allowed: '),
+    ('computing_pool_cpus = a-b', 'computing_pool_cpus', 'is not CPU numbers'),
     ('io_pool_cpus = 0-7', 'io_pool_cpus = 0-7', 'at least one CPU'),
     ('computing_pool_cpus = 0-7', 'at least one CPU'),
     # Bounded by another option.
