@@ -21,7 +21,7 @@ class SlotsTest(base.BaseTestCase):
         self.useFixture(fixtures.FakeLogger('nova_vhpc'))
 
     def start(self, host: str, clusters: str) -> agents.Agent:
-        agent = agents.Agent(self.broker.url, host, lease=3.0)
+        agent = agents.Agent(self.broker.url, host, lease=6.0)
         self.addCleanup(agent.stop)
         self.demand(agent, clusters)
         return agent.start(**dict.fromkeys(clusters, agents.QUIET))
