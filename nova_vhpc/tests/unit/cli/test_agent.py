@@ -64,7 +64,7 @@ class CommandLineTest(base.BaseTestCase):
             ('[vhpc_control]\nguard_margin = nan', "'nan' is not a number"),
             ('[vhpc_peers]\nlease = 0', "[vhpc_peers]lease: .*'0' is not"),
             ('[vhpc_topology]\npoll_interval = 0', "'0' is not an integer"),
-            ('[vhpc_peers]\ncall_timeout = 1e300', 'from 0.1 to 3600'),
+            ('[vhpc_peers]\ncall_timeout = 1e300', 'from 0.1 to 86400'),
             ('[vhpc_nova]\nmin_interval = 9e9', 'an integer from 1 to 86400'),
             ('[vhpc_nova]\ngroups_file = g.yaml', "groups_file: .*'g.yaml'"),
             (
