@@ -64,8 +64,8 @@ class CommandLineTest(base.BaseTestCase):
             ('[vhpc_control]\nguard_margin = nan', "'nan' is not a number"),
             ('[vhpc_peers]\nlease = 0', "[vhpc_peers]lease: .*'0' is not"),
             ('[vhpc_topology]\npoll_interval = 0', "'0' is not an integer"),
-            ('[vhpc_peers]\ncall_timeout = 1e300', 'from 0.1 to 3600'),
-            ('[vhpc_nova]\nmin_interval = 9e9', 'an integer from 1 to 86400'),
+            ('[vhpc_peers]\ncall_timeout = 1e300', 'from 0.1 to 86400'),
+            ('[vhpc_nova]\nmin_interval = 9e9', 'from 1 to 2678400'),
             ('[vhpc_nova]\ngroups_file = g.yaml', "groups_file: .*'g.yaml'"),
             (
                 '[vhpc_nova]\nauth_type = password\nauth_url = k:5000',
@@ -74,7 +74,6 @@ class CommandLineTest(base.BaseTestCase):
             ('reconcile_period = $no', r'_period: .*no such option no .*\$\$'),
             ('host = a$b-c', r'[vhpc_agent]host: .*no such option b '),
             ('host = my host', "[vhpc_agent]host: .*'my host'"),
-            ('libvirt_uri =', "[vhpc_agent]libvirt_uri: .*''"),
             ('ovs_run_dir = here', "[vhpc_agent]ovs_run_dir: .*'here'"),
             ('sys_root = sys', "[vhpc_agent]sys_root: .*'sys'"),
             ('proc_root = /no', '[vhpc_agent]proc_root = /no: no such dir'),
