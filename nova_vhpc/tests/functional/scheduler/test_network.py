@@ -91,12 +91,21 @@ class BridgeTest(NetworkTestCase):
             self.assertEqual({'br1', 'br2'}, bridges)
         self.assert_rejected('one', '1 shared bridge(s)', '2 are needed')
 
-    def test_multiple_shared_takes_no_uplink_twice(self):
+    def test_uplink_is_not_taken_twice_and_not_without_a_claim(self):
         self.start_hosts('one')
         bridge = base.shared('br1', 'eth1', slots=2)
         self.publish('one', bridge)
         self.boot(MULTIPLE_SHARED, 'ERROR')
         self.assertEqual(0, self.used('one', bridge))
+        self.publish('one', base.separate('br2', 'eth2'))
+        self.forget_log()
+        server = self._create_server(
+            flavor_id=self.flavor({'vhpc:network': 'separate'}),
+            networks='none',
+            expected_state='ERROR',
+        )
+        self.assertIn('No valid host', server['fault']['message'])
+        self.assert_rejected('one', 'resources_uplink:CUSTOM_VHPC_UPLINK=1')
 
     def test_multiple_shared_takes_no_uplink_twice_of_unknown_topology(self):
         self.flags(group='vhpc_scheduler', unknown_topology='allow')
@@ -143,13 +152,6 @@ class BridgeTest(NetworkTestCase):
         self.assertEqual('two', server['OS-EXT-SRV-ATTR:host'])
         self.assert_rejected('one', 'link of NIC eth1 on bridge br1 is down')
 
-    def test_rejection_names_the_extra_spec_that_claims(self):
-        self.start_hosts('one')
-        self.publish('one', base.separate('br1', 'eth1'))
-        (server,) = self.boot({'vhpc:network': 'separate'}, 'ERROR')
-        self.assertIn('No valid host', server['fault']['message'])
-        self.assert_rejected('one', 'resources_uplink:CUSTOM_VHPC_UPLINK=1')
-
     def test_host_without_enough_spare_cpus_is_rejected(self):
         self.start_hosts('one')
         self.publish('one', base.shared('br1', 'eth1'))
@@ -167,11 +169,9 @@ class BridgeTest(NetworkTestCase):
         )
         self.assertEqual('ERROR', server['status'])
         self.assert_rejected('one', '12 vCPUs would share 9 CPUs')
-
-    def test_plain_server_is_not_filtered(self):
-        self.start_hosts('one')
-        server = self._create_server(networks='none')
-        self.assertEqual('ACTIVE', server['status'])
+        with self.subTest('a plain server is not filtered'):
+            server = self._create_server(networks='none')
+            self.assertEqual('ACTIVE', server['status'])
 
 
 class ExportedTest(NetworkTestCase):
