@@ -7,8 +7,6 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from osc_lib.command import command
-
 from nova_vhpc.cli import base
 from nova_vhpc.explain import claim_audit
 
@@ -16,7 +14,7 @@ LEFT = 3
 """Exit code if claims are not as they should be, as of Nova's own audit."""
 
 
-class HealClaim(base.Command, command.Lister):
+class HealClaim(base.Command, base.Lister):
     """Find claims on uplinks that are lost or that nobody holds; mend them.
 
     Without --apply nothing is written. The exit code is 0 if all claims are as

@@ -190,7 +190,7 @@ class OvsdbConnection(_Text):
         is_port = re.fullmatch(r'\d{1,5}', port) and 0 < int(port) < 65_536
         if scheme == 'unix' and rest.startswith('/'):
             return
-        if scheme == 'tcp' and is_port and _is_host(host):
+        if scheme == 'tcp' and is_port and _is_address(host):
             return
         what = (
             'TLS is not supported'
@@ -204,14 +204,16 @@ class OvsdbConnection(_Text):
         )
 
 
-def _is_host(text: str) -> bool:
-    """Return whether a text is a host in a URL, an IPv6 address in [...]."""
-    if text.startswith('['):
-        with contextlib.suppress(ValueError):
-            ipaddress.IPv6Address(text.strip('[]'))
-            return text.endswith(']')
-        return False
-    return bool(re.fullmatch(r'[A-Za-z0-9_][A-Za-z0-9._-]*', text))
+def _is_address(text: str) -> bool:
+    """Return whether a text is an IP address, one of IPv6 in brackets.
+
+    The library of Open vSwitch looks up no names.
+    """
+    inner = text.removeprefix('[').removesuffix(']')
+    with contextlib.suppress(ValueError):
+        version = ipaddress.ip_address(inner).version
+        return text == (f'[{inner}]' if version == 6 else inner)
+    return False
 
 
 class BridgeRules(types.List):  # type: ignore[misc]

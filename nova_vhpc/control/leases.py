@@ -204,17 +204,16 @@ def live(leases: Leases[S], now_us: int) -> Iterator[tuple[str, S]]:
 
 
 def _is_old(last: Lease[S], message: Message[S], now_us: int) -> bool:
-    """Return whether a message is late, or was heard before."""
-    for heard in last.heard:
-        if heard.boot == message.boot:
-            if message.seq <= heard.seq:
-                return True
-            break
-    else:
-        if message.seq > last.seq:
-            # The clock of its host was set back before its agent started.
-            return False
-    return now_us < last.closed_us and (message.boot, message.seq) <= (
-        last.boot,
-        last.seq,
+    """Return whether a message is late, or was heard before.
+
+    Numbers grow from start to start of an agent, even if the wall clock was
+    set back meanwhile. They begin anew with the machine only, which takes
+    longer than its last lease.
+    """
+    known = [heard for heard in last.heard if heard.boot == message.boot]
+    if any(message.seq <= heard.seq for heard in known):
+        return True
+    is_before = message.seq <= last.seq or (
+        bool(known) and message.boot < last.boot
     )
+    return is_before and now_us < last.closed_us

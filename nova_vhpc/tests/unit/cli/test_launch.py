@@ -22,6 +22,7 @@ ARGUMENTS = {
     'flavor': ('show', 'm1'),
     'hook': ('guest', 'migrate', 'begin'),
     'status': ('upgrade', 'check'),
+    'top': ('--once', '--input', str(ROOT / 'doc/pictures/top-status.json')),
 }
 
 DISTRIBUTIONS = {
