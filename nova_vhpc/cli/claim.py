@@ -14,7 +14,7 @@ LEFT = 3
 """Exit code if claims are not as they should be, as of Nova's own audit."""
 
 
-class HealClaim(base.Command, base.Lister):
+class HealClaim(base.Lister):
     """Find claims on uplinks that are lost or that nobody holds; mend them.
 
     Without --apply nothing is written. The exit code is 0 if all claims are as
@@ -23,16 +23,14 @@ class HealClaim(base.Command, base.Lister):
 
     _left = False
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add whether to write."""
         parser.add_argument(
             '--apply',
             action='store_true',
             help='write what is certain to Placement; without it, only what '
             'would be written is shown',
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Look at all claims and return the exit code."""
