@@ -7,11 +7,11 @@ Role
     Say before and after an upgrade what keeps this host from working.
 Doors
     :class:`.facts.Checks` reads the facts of each check, those of services by
-    :mod:`.cloud`; :mod:`.checks` and :mod:`.scheduler` judge them.
+    ``cloud``; ``checks`` and ``scheduler`` judge them.
 Invariants
     A check that cannot read its facts warns or fails, alone: only what was
-    checked is a success. The running agent is judged
-    by its own health, never here.
+    checked is a success. The running agent is judged by its own health,
+    never here.
 Tests
     ``nova_vhpc/tests/unit/upgradecheck``.
 """
