@@ -146,29 +146,11 @@ functional() {
         --exclude-regex "$NIGHTLY" "$IN_PROCESS"
 }
 
-# For the length of the subshell, let all guests together weigh a half: those that spin
-# would otherwise take as much of the machine as all other lanes. Virtual machines that are
-# somebody's keep their weight.
-lighten_guests() {
-    local group=/sys/fs/cgroup/cpu/machine file=cpu.shares weight
-    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-        group=/sys/fs/cgroup/machine file=cpu.weight
-    fi
-    [ ! -d /run/systemd/system ] || group+=.slice
-    mkdir -p "$group" && [ -w "$group/$file" ] || return 0
-    [ -z "$(find "$group" -mindepth 1 -name cgroup.procs -exec cat {} +)" ] || return 0
-    weight=$(<"$group/$file")
-    echo $((weight / 2)) >"$group/$file"
-    # shellcheck disable=SC2064
-    trap "echo $weight >$group/$file" EXIT
-}
-
 guests() {
     local status=0 clouds
     tools/ovn-root.sh || return 1
     # Network namespaces do not reach Debian's mirror.
     python -c 'from nova_vhpc_lab.testbed import image; image.build_image()' || return 1
-    lighten_guests
     {
         run_tests clouds nova_vhpc/tests/functional --concurrency 1 \
             --exclude-regex "$NIGHTLY" "$CLOUDS" || status=1
