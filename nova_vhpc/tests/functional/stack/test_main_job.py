@@ -407,8 +407,10 @@ class TestMainJob(migration.MigrationTests):
                     for uuid in self.members
                 ),
             )
-        vms = self.stage.vms()
-        self.assertGreater(vms[self.members[0]]['io_events'] or 0, 50)
+            self.stage.wait(
+                'the packets of a period',
+                lambda: (self.stage.vms()[receiver]['io_events'] or 0) > 50,
+            )
 
     def test_5_values_reset_by_a_hard_reboot_are_written_again(self) -> None:
         self.with_agents()

@@ -16,7 +16,6 @@ import fixtures
 from oslo_config import cfg
 from placement.tests.functional.fixtures import placement as fixture
 
-from nova_vhpc.agent import errors
 from nova_vhpc.agent.uplinks import claims, publish_worker
 from nova_vhpc.conf import placement as placement_opts
 from nova_vhpc.conf import topology as topology_opts
@@ -241,11 +240,3 @@ class PublishWorkerTest(test_publisher.PlacementCase):
         worker = self.make_worker(publish=False)
         worker.start()
         self.assertEqual('off', self.state(worker))
-
-    def test_invalid_bridges_option_raises_config_error(self) -> None:
-        error = self.assertRaises(
-            errors.ConfigError, self.make_worker, bridges=['br-a:own']
-        )
-        self.assertIn('[vhpc_topology] bridges', str(error))
-        self.assertIn("'own'", str(error))
-        self.assertIn('shared|separate', str(error))
