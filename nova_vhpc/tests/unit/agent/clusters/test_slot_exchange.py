@@ -123,7 +123,13 @@ class SlotExchangeTest(base.BaseTestCase):
                     )
                 )
             )
-            self.assertIn('20000 on c', self.slots(host)['detail'])
+            self.assertTrue(
+                agents.wait_for(
+                    lambda host=host: (
+                        '20000 on c' in self.slots(host)['detail']
+                    )
+                )
+            )
         self.assertTrue(
             agents.wait_for(
                 lambda: (
