@@ -11,7 +11,6 @@ Memory, threads and descriptors of the agent must be flat once it is warm.
 
 import contextlib
 import dataclasses
-import logging
 import os
 import pathlib
 import random
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nova_vhpc_lab.soak.part import Budget
+from nova_vhpc_lab.soak.part import Budget, host_of
 
 if TYPE_CHECKING:
     from nova_vhpc.tests.functional.agent.base import AgentTestCase
@@ -106,19 +105,8 @@ class Night:
             def runTest(self) -> None:
                 """Nothing: the rounds are below."""
 
-        handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        Host.setUpClass()
-        host = Host()
-        try:
-            host.setUp()
-            logging.disable(logging.CRITICAL)
-            with rabbitmq.PrivateRabbitMQ() as broker:
-                return self._run(host, broker.url, seed, budget)
-        finally:
-            logging.disable(logging.NOTSET)
-            host.doCleanups()
-            Host.tearDownClass()
-            signal.signal(signal.SIGTERM, handler)
+        with host_of(Host) as host, rabbitmq.PrivateRabbitMQ() as broker:
+            return self._run(host, broker.url, seed, budget)
 
     def _run(
         self, host: 'AgentTestCase', url: str, seed: int, budget: Budget

@@ -3,9 +3,16 @@
 
 """What a part of the soak is, and how long it runs."""
 
+import contextlib
 import dataclasses
+import logging
+import signal
 import time
-from typing import Protocol
+import unittest
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+_Host = TypeVar('_Host', bound=unittest.TestCase)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +34,27 @@ class Budget:
         if self.count is not None and done >= self.count:
             return False
         return self.until_s is None or time.monotonic() < self.until_s
+
+
+@contextlib.contextmanager
+def host_of(case: type[_Host]) -> Iterator[_Host]:
+    """Give the host of a functional test, and remove it at the end.
+
+    Guests and mounts end with this process, also by SIGTERM. The log of this
+    process, which the test's fixture keeps, is switched off.
+    """
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    case.setUpClass()
+    host = case()
+    try:
+        host.setUp()
+        logging.disable(logging.CRITICAL)
+        yield host
+    finally:
+        logging.disable(logging.NOTSET)
+        host.doCleanups()
+        case.tearDownClass()
+        signal.signal(signal.SIGTERM, handler)
 
 
 class Part(Protocol):

@@ -4,12 +4,10 @@
 """The soak's part ``chaos``."""
 
 import collections
-import logging
-import signal
 import traceback
 from typing import TYPE_CHECKING
 
-from nova_vhpc_lab.soak.part import Budget
+from nova_vhpc_lab.soak.part import Budget, host_of
 
 if TYPE_CHECKING:
     from nova_vhpc_lab.soak.chaos.host import Host
@@ -27,20 +25,8 @@ class Chaos:
         # The parsers' parts need neither libvirt nor the agent.
         from nova_vhpc_lab.soak.chaos.host import Host
 
-        # Guests and mounts are to end with this process.
-        handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        Host.setUpClass()
-        host = Host()
-        try:
-            host.setUp()
-            # Of the tests' fixture: the log of this process is not wanted.
-            logging.disable(logging.CRITICAL)
+        with host_of(Host) as host:
             return self._run(host, seed, first, budget)
-        finally:
-            logging.disable(logging.NOTSET)
-            host.doCleanups()
-            Host.tearDownClass()
-            signal.signal(signal.SIGTERM, handler)
 
     def _run(
         self, host: 'Host', seed: int, first: int, budget: Budget
