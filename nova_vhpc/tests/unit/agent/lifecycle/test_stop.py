@@ -21,7 +21,22 @@ PATIENCE_S = manager_case.PATIENCE_S
 WISH = manager_case.TUNE
 
 
-class StopTest(manager_case.ManagerTestCase):
+class StopCase(manager_case.ManagerTestCase):
+    def stop_refusing(self, times: int) -> None:
+        """Stop while libvirt refuses the first writes; all is put back."""
+        refusals = iter(range(times))
+
+        def refuse() -> None:
+            if next(refusals, None) is not None:
+                self.refuse()
+
+        self.domain.refuse = refuse
+        with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
+            self.assertTrue(self.manager.stop(PATIENCE_S))
+        self.assert_put_back()
+
+
+class StopTest(StopCase):
     def test_guest_whose_first_record_is_being_written_is_restored(
         self,
     ) -> None:
@@ -51,16 +66,7 @@ class StopTest(manager_case.ManagerTestCase):
 
     def test_refused_restore_is_retried(self) -> None:
         self.write(self.look())
-        refusals = iter(range(4))
-
-        def refuse() -> None:
-            if next(refusals, None) is not None:
-                self.refuse()
-
-        self.domain.refuse = refuse
-        with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertTrue(self.manager.stop(PATIENCE_S))
-        self.assert_put_back()
+        self.stop_refusing(4)
 
     def test_guest_is_restored_over_a_new_connection(self) -> None:
         """No guest was reconciled over the new connection yet."""
@@ -167,7 +173,7 @@ class StopTest(manager_case.ManagerTestCase):
         self.assertEqual(restore_queue.ENDING, tried.result(timeout=0))
 
 
-class StopBeforeRecoveryTest(manager_case.ManagerTestCase):
+class StopBeforeRecoveryTest(StopCase):
     """The agent stops before it has looked at what a killed one has left."""
 
     def setUp(self) -> None:
@@ -195,16 +201,7 @@ class StopBeforeRecoveryTest(manager_case.ManagerTestCase):
         self.assert_put_back()
 
     def test_refused_recovery_is_retried(self) -> None:
-        refusals = iter(range(3))
-
-        def refuse() -> None:
-            if next(refusals, None) is not None:
-                self.refuse()
-
-        self.domain.refuse = refuse
-        with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertTrue(self.manager.stop(PATIENCE_S))
-        self.assert_put_back()
+        self.stop_refusing(3)
 
     def test_domain_that_arrives_is_restored_when_it_is_here(self) -> None:
         self.domain.comes = True
