@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
                 for work_us in args.work_us
                 for clusters in args.clusters
             ]
-    except errors.LabError as error:
+    except (errors.LabError, errors.ImageError) as error:
         print(f'nova-vhpc-bench wait: {error}', file=sys.stderr)
         return 1
     outputs.write_json(

@@ -9,4 +9,4 @@ class LabError(Exception):
 
 
 class ImageError(Exception):
-    """The guest image cannot be built; the message says what is missing."""
+    """An image or a program cannot be built or run; the message says why."""

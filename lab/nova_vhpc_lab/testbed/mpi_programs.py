@@ -5,12 +5,11 @@
 
 import dataclasses
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from nova_vhpc_lab.testbed import errors
+from nova_vhpc_lab.testbed import toolchain
 
 GUEST = Path(__file__).parents[3] / 'guest'
 """Folder of the waiting library in the repository."""
@@ -41,14 +40,17 @@ class Programs:
         """Build the libraries and some programs of ``guest/tests``.
 
         :param sources: file names, as ``calls.c``, ``calls.f90``.
-        :raises LabError: the compiler is missing or refuses one.
+        :raises ImageError: the compiler is missing or refuses one.
         """
         folder.mkdir(parents=True, exist_ok=True)
         made = cls(mpi, folder)
-        _run('make', '-C', str(GUEST), f'BUILD={folder}', f'MPICC=mpicc.{mpi}')
+        toolchain.run_tool(
+            *('make', '-C', str(GUEST)),
+            *(f'BUILD={folder}', f'MPICC=mpicc.{mpi}'),
+        )
         for source in sources:
             compiler = 'mpicc' if source.endswith('.c') else 'mpif90'
-            _run(
+            toolchain.run_tool(
                 *(f'{compiler}.{mpi}', '-O1', '-o', str(made.program(source))),
                 *(str(GUEST / 'tests' / source), '-lpthread'),
             )
@@ -88,24 +90,9 @@ class Programs:
     ) -> str:
         """Run a program; return its output.
 
-        :raises LabError: it failed.
+        :raises ImageError: it failed.
         """
-        return _run(
+        return toolchain.run_tool(
             *self.words(source, ranks, *words),
             environment=self.environment(library, **(environment or {})),
         )
-
-
-def _run(*words: str, environment: Mapping[str, str] | None = None) -> str:
-    try:
-        done = subprocess.run(
-            words, env=environment, capture_output=True, text=True, timeout=600
-        )
-    except OSError as error:
-        raise errors.LabError(f'{words[0]}: {error.strerror}') from error
-    if done.returncode:
-        raise errors.LabError(
-            f'{" ".join(words)}: exit status {done.returncode}: '
-            f'{(done.stderr or done.stdout)[-2000:]}'
-        )
-    return done.stdout

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Run the programs that build the guest image."""
+"""Run the programs that build guest images and MPI programs."""
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from nova_vhpc_lab.testbed import errors
@@ -23,19 +24,23 @@ def need(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         raise errors.ImageError(
-            f'{program} is not installed; the lab needs apt, dpkg, gcc, '
-            'cpio, lz4, zstd and busybox-static'
+            f'{program} is not installed; bindep.txt has the packages that '
+            'the lab needs (profile test)'
         )
     return path
 
 
 def run_tool(
-    *command: str, cwd: Path | None = None, may_fail: bool = False
+    *command: str,
+    cwd: Path | None = None,
+    may_fail: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> str:
     """Run a program and return what it prints.
 
     :param command: program and arguments.
     :param cwd: working directory; by default that of this process.
+    :param environment: variables beside those of this process.
     :param may_fail: whether to return the output of a failed program, too.
     :raises ImageError: the program is not installed, fails, or does not end
         within :data:`TIMEOUT_S`.
@@ -47,7 +52,7 @@ def run_tool(
             cwd=cwd,
             # Callers parse the output of apt, so it must not be translated.
             # With C.UTF-8 the variable LANGUAGE would still take effect.
-            env={**os.environ, 'LC_ALL': 'C'},
+            env={**os.environ, **(environment or {}), 'LC_ALL': 'C'},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
