@@ -20,6 +20,7 @@ from nova_vhpc import version
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import transport
 from nova_vhpc.clients import credentials
+from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import log_format, nova_api, opts, unknown_options
 from nova_vhpc.conf import placement as placement_conf
 
@@ -210,7 +211,7 @@ def _check_together(conf: cfg.ConfigOpts) -> None:
     :raises cfg.Error: naming the option that is wrong, and what to do.
     """
     options = conf.vhpc_agent
-    for name in ('cgroup_root', 'proc_root', 'sys_root'):
+    for name in (option.dest for option in agent_conf.ROOTS):
         if not pathlib.Path(options[name]).is_dir():
             raise cfg.Error(
                 f'[vhpc_agent]{name} = {options[name]}: no such directory; '
