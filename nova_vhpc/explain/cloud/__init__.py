@@ -284,15 +284,11 @@ def hypervisors(connection: Any) -> Iterator[Mapping[str, Any]]:
 def pages(
     adapter: Any, path: str, key: str, version: str | None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of all pages of a list of Nova or Neutron, each once.
+    """Yield the entries of all pages of a list of Nova or Neutron.
 
     :param path: path and query of the first page.
     :param key: key of the list in an answer.
     """
-    seen: set[Any] = set()
-    for entry in neutron.pages(
+    yield from neutron.pages(
         lambda page: openstack.get(adapter, page, version), path, key
-    ):
-        if entry.get('id') not in seen:
-            seen.update((entry['id'],) if 'id' in entry else ())
-            yield entry
+    )
