@@ -41,7 +41,7 @@ CLOUDS='functional\.(stack|vendordata\.test_slurm)\.'
 IN_PROCESS='functional\.(scheduler|explain|cli|clusters|deploy)\.'
 # Guests that measure time, and so want the machine for themselves.
 ALONE='functional\.(agent\.test_(wakeup|probes)|phase_exchange\.test_(scale|flood))\.'
-LAB_ALONE='bench\.test_(agent|clock_error|default_policy|network)\.'
+LAB_ALONE='bench\.test_(agent|clock_error|cluster_sets|default_policy|network)\.'
 NIGHTLY='\.test_nightly_'
 [ -n "${VHPC_LONG:-}" ] && NIGHTLY='^$'
 work=$(mktemp -d)

@@ -66,11 +66,14 @@ class SlotsTest(base.BaseTestCase):
         self.broker.start()
         self.demand(a, 'prs')
         self.assertTrue(agents.wait_for(lambda: self.agree(a, b), PATIENCE_S))
+        # One machine has one clock. Messages of a busy one may be late.
         self.assertTrue(
             agents.wait_for(
-                lambda: self.slots(a)['clock_offset_us'] is not None, 60
+                lambda: (
+                    (offset_us := self.slots(a)['clock_offset_us']) is not None
+                    and abs(offset_us) < 10_000
+                ),
+                60,
             )
         )
-        # One machine has one clock.
-        self.assertLess(abs(self.slots(a)['clock_offset_us']), 10_000)
         self.assertEqual('agreeing', self.slots(a)['state'])
