@@ -63,14 +63,15 @@ package() {
     tools/check-package.sh
 }
 
-# run_tests NAME PACKAGE STESTR-OPTIONS...: run tests of a package, and those functional
-# ones that failed again, alone, at most twice: real guests on a busy machine get too
-# little CPU time at times. Repeats are counted and printed. stestr deals the tests out by
-# the times of an earlier run, which are kept outside of the clone.
+# run_tests NAME PACKAGE WORKERS SELECTION...: run tests of a package, and those functional
+# ones that failed again, alone, at most twice, with those that a worker which died left
+# out: real guests on a busy machine get too little CPU time at times. Repeats are counted
+# and printed. stestr deals the tests out by the times of an earlier run, which are kept
+# outside of the clone. 0 workers: as many as CPUs.
 run_tests() {
-    local name=$1 package=$2 status=0 ok=0 bad=0 skipped=0 again regex passed=0 top=.
-    local repository=.stestr.d/$1
-    shift 2
+    local name=$1 package=$2 workers=$3 status=0 ok=0 bad=0 skipped=0 again regex
+    local passed=0 top=. repository=.stestr.d/$1 all=/dev/null
+    shift 3
     [[ $package != lab/* ]] || top=lab
     rm -rf "$repository"
     mkdir -p "$repository"
@@ -78,11 +79,17 @@ run_tests() {
         stestr -u "$repository" init
         cp "$TIMES/$name"/times.dbm* "$repository/.stestr"
     fi
-    stestr -u "$repository" -t "./$package" --top-dir "./$top" run "$@" || status=$?
+    stestr -u "$repository" -t "./$package" --top-dir "./$top" run \
+        --concurrency "$workers" "$@" || status=$?
+    if [ "$status" != 0 ] && [[ $package = *functional ]]; then
+        all=$work/all-$name
+        stestr -u "$repository" -t "./$package" --top-dir "./$top" list "$@" >"$all"
+    fi
     for again in once twice; do
         [ "$status" != 0 ] && [[ $package = *functional ]] || break
         read -r ok _ _ < <(python tools/stestr_last.py counts "$repository") || break
-        regex=$(python tools/stestr_last.py failed "$repository")
+        regex=$(python tools/stestr_last.py failed "$repository" "$all")
+        all=/dev/null
         [ -n "$regex" ] || break
         passed=$((passed + ok))
         say "$name: repeating $(grep -o '\^' <<<"$regex" | wc -l) ($again): $regex"
@@ -122,7 +129,7 @@ enough() {
 }
 
 unit() {
-    run_tests unit nova_vhpc/tests/unit
+    run_tests unit nova_vhpc/tests/unit 0
 }
 
 lab() {
@@ -131,7 +138,7 @@ lab() {
 one = host.Host(1, seed=1)
 one.add_vm(programs.Run(), 1)
 one.advance(1000)'
-    run_tests lab lab/nova_vhpc_lab/tests/unit
+    run_tests lab lab/nova_vhpc_lab/tests/unit 0
 }
 
 # The same work on every machine: about three minutes on one CPU.
@@ -142,7 +149,7 @@ soak() {
 
 functional() {
     tools/container-root.sh || return 1
-    run_tests functional nova_vhpc/tests/functional --concurrency 2 \
+    run_tests functional nova_vhpc/tests/functional 2 \
         --exclude-regex "$NIGHTLY" "$IN_PROCESS"
 }
 
@@ -152,15 +159,15 @@ guests() {
     # Network namespaces do not reach Debian's mirror.
     python -c 'from nova_vhpc_lab.testbed import image; image.build_image()' || return 1
     {
-        run_tests clouds nova_vhpc/tests/functional --concurrency 1 \
+        run_tests clouds nova_vhpc/tests/functional 1 \
             --exclude-regex "$NIGHTLY" "$CLOUDS" || status=1
-        run_tests lab-guests lab/nova_vhpc_lab/tests/functional --concurrency 1 \
+        run_tests lab-guests lab/nova_vhpc_lab/tests/functional 1 \
             --exclude-regex "$LAB_ALONE" || status=1
         [ "$status" = 0 ]
     } >"$work/clouds" 2>&1 &
     clouds=$!
-    PYTHON=tools/netns-python.sh run_tests guests nova_vhpc/tests/functional \
-        --concurrency 4 --exclude-regex "$IN_PROCESS|$CLOUDS|$ALONE|$NIGHTLY" || status=1
+    PYTHON=tools/netns-python.sh run_tests guests nova_vhpc/tests/functional 4 \
+        --exclude-regex "$IN_PROCESS|$CLOUDS|$ALONE|$NIGHTLY" || status=1
     wait "$clouds" || status=1
     cat "$work/clouds"
     return "$status"
@@ -169,9 +176,9 @@ guests() {
 # The rest of guests, when nothing else runs.
 guests_alone() {
     local status=0
-    run_tests guests-alone nova_vhpc/tests/functional --concurrency 1 \
+    run_tests guests-alone nova_vhpc/tests/functional 1 \
         --exclude-regex "$IN_PROCESS|$NIGHTLY" "$ALONE" || status=1
-    run_tests lab-guests-alone lab/nova_vhpc_lab/tests/functional --concurrency 1 \
+    run_tests lab-guests-alone lab/nova_vhpc_lab/tests/functional 1 \
         "$LAB_ALONE" || status=1
     return "$status"
 }
@@ -188,8 +195,8 @@ older() {
     fi
     ensure_older_venv || return 1
     export PATH=$OLDER_VENV/bin:$PATH
-    run_tests older-unit nova_vhpc/tests/unit --exclude-regex "$same" || status=1
-    run_tests older-functional nova_vhpc/tests/functional --concurrency 2 "$boots" ||
+    run_tests older-unit nova_vhpc/tests/unit 0 --exclude-regex "$same" || status=1
+    run_tests older-functional nova_vhpc/tests/functional 2 "$boots" ||
         status=1
     return "$status"
 }

@@ -14,10 +14,12 @@ from nova_vhpc.tests import base
 TOOL = pathlib.Path(__file__).parents[4] / 'tools' / 'stestr_last.py'
 
 SUITE = """
+import os
 import pathlib
 import unittest
 
 AGAIN = pathlib.Path('again').exists()
+DYING = pathlib.Path('dying').exists()
 
 
 class ClassTest(unittest.TestCase):
@@ -37,7 +39,8 @@ class MethodTest(unittest.TestCase):
         assert AGAIN
 
     def test_c_too(self):
-        pass
+        if DYING:
+            os._exit(1)
 
     @unittest.expectedFailure
     def test_d(self):
@@ -77,8 +80,15 @@ class StestrLastTest(base.TestCase):
     def run_suite(self, *arguments):
         return self.call('stestr', 'run', '--serial', *arguments).returncode
 
-    def last(self, what):
-        return self.call(sys.executable, TOOL, what, '.').stdout.strip()
+    def last(self, *what):
+        return self.call(
+            sys.executable, TOOL, what[0], '.', *what[1:]
+        ).stdout.strip()
+
+    def failed(self):
+        listed = self.call('stestr', 'list').stdout
+        (self.root / 'listed').write_text(listed)
+        return self.last('failed', 'listed')
 
     def test_counts(self):
         self.assertNotEqual(0, self.run_suite())
@@ -86,9 +96,20 @@ class StestrLastTest(base.TestCase):
 
     def test_failed_selects_the_tests_of_a_failed_class_too(self):
         self.run_suite()
-        failed = self.last('failed')
+        failed = self.failed()
         (self.root / 'again').touch()
         self.assertEqual(0, self.run_suite(failed))
         # test_a, test_b, test_c and test_d.
         self.assertEqual('4 0 0', self.last('counts'))
-        self.assertEqual('', self.last('failed'))
+        self.assertEqual('', self.last('failed', os.devnull))
+
+    def test_what_a_worker_that_died_left_out_is_selected(self):
+        (self.root / 'again').touch()
+        (self.root / 'dying').touch()
+        self.run_suite('MethodTest')
+        self.assertEqual('1 1 0', self.last('counts'))
+        failed = self.failed()
+        (self.root / 'dying').unlink()
+        self.run_suite(failed)
+        # All but test_c, of which test_e is skipped.
+        self.assertEqual('4 0 1', self.last('counts'))
