@@ -241,11 +241,14 @@ class GangDemand(NamedTuple):
     :ivar width: number of CPUs that it needs at the same time.
     :ivar part: part of the time, 0 to 1, in which its vCPUs should run
         together.
+    :ivar plays: whether this host would play windows for it. If not, its
+        cluster gets no slots on any host.
     """
 
     key: str
     width: int
     part: float
+    plays: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -265,7 +268,8 @@ class HostView:
         weights are in force; 0 if unknown.
     :ivar outside_cpus: CPUs that something else than VMs uses, mean over about
         a second; 0.0 if unknown.
-    :ivar slots: slots on which the hosts of a cluster agreed, by its id.
+    :ivar slots: slots on which the hosts of a cluster agreed, by its id; None
+        for a cluster on several hosts that has none on all of them.
         Clusters without an agreement are missing. No slot needs more CPUs
         than there are.
     """
@@ -281,7 +285,9 @@ class HostView:
     others: tuple[OtherVm, ...] = ()
     window_late_us: float = 0.0
     outside_cpus: float = 0.0
-    slots: Mapping[str, ClusterSlot] = dataclasses.field(default_factory=dict)
+    slots: Mapping[str, ClusterSlot | None] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class VmPlan(NamedTuple):

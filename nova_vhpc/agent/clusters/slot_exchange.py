@@ -52,7 +52,7 @@ class SlotExchange:
         self._clock = clock_offset.ClockOffset(rules.host)
         self._lock = threading.Lock()
         self._bus: bus.PeerBus | None = None
-        self._table: Mapping[str, model.ClusterSlot] = {}
+        self._table: Mapping[str, model.ClusterSlot | None] = {}
         self._offset_us: int | None = None
         self._sent = 0
         self._thread = periodic.PeriodicThread(
@@ -93,7 +93,9 @@ class SlotExchange:
         heard = self._bus.subscribed
         now_us = _now_us()
         wanted = [
-            protocol.Gang(one.key, one.width, one.part, one.key in clusters)
+            protocol.Gang(
+                one.key, one.width, one.part, one.key in clusters, one.plays
+            )
             for one in gangs
             # Without the messages of others it would decide for them.
             if one.key in heard or one.key not in clusters
@@ -102,7 +104,7 @@ class SlotExchange:
         with self._lock:
             self._protocol.demand(wanted, present, cpus, now_us)
 
-    def table(self) -> Mapping[str, model.ClusterSlot]:
+    def table(self) -> Mapping[str, model.ClusterSlot | None]:
         """Return the slots agreed on, by cluster. Never waits."""
         return self._table
 

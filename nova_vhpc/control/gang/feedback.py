@@ -22,7 +22,7 @@ of.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from nova_vhpc.control import model
 
@@ -185,9 +185,13 @@ class Feedback:
             )
         if not self.playing:
             self._wait_us -= elapsed_us
-            if gangs and self._wait_us <= 0:
+            if gangs and self.ready:
                 self.playing = True
                 self.reason = ''
+            return
+        if not gangs:
+            # Other hosts do not play for them, which is no trial here.
+            self._wait(0.0, '')
             return
         of_outside = sum(account.entitled for account in outside.values())
         self._steer(elapsed_us, gangs, outside, of_outside / entitled)
@@ -195,6 +199,11 @@ class Feedback:
     def watch_again(self) -> None:
         """Watch the host without windows, before these are played again."""
         self._wait(WATCH_US, WATCHED)
+
+    @property
+    def ready(self) -> bool:
+        """Whether windows may be played, if there are gangs for them."""
+        return self.playing or self._wait_us <= 0
 
     def shares(self) -> model.Shares:
         """Return what each VM received of its entitlement."""
@@ -218,8 +227,8 @@ class Feedback:
     def _steer(
         self,
         elapsed_us: float,
-        gangs: Iterable[str],
-        outside: Iterable[str],
+        gangs: Collection[str],
+        outside: Collection[str],
         pause_part: float,
     ) -> None:
         if outside:
@@ -229,7 +238,7 @@ class Feedback:
                 * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
             )
         self.missing = max(
-            (one.missing for one in self._received.values()), default=0.0
+            (self._received[uuid].missing for uuid in outside), default=0.0
         )
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0

@@ -32,6 +32,7 @@ received corrects that (:mod:`nova_vhpc.control.gang.feedback`). VMs that are
 in no gang are never written.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import config as control_config
@@ -96,6 +97,12 @@ _UNMEASURED = base.VmSlice(
     reason='no windows: its CPU time cannot be measured'
 )
 
+_NO_COMMON_SLOTS = base.VmSlice(
+    reason='no windows: its hosts have no slots in which all of them can play'
+)
+_SERVED = base.VmSlice(
+    reason='needs no windows: it has all the CPUs that it wants'
+)
 _NEEDLESS = base.VmSlice(
     reason='needs no windows: no VM that never sleeps competes with it'
 )
@@ -140,6 +147,10 @@ class GangPolicy:
         self._demands: tuple[matrix.Demand, ...] = ()
         self._lone_demands: tuple[matrix.Demand, ...] = ()
         self._slots: tuple[matrix.Slot, ...] = ()
+        self._refuses = False
+        self._placeless: frozenset[str] = frozenset()
+        self._denied: frozenset[str] = frozenset()
+        self._served: frozenset[str] = frozenset()
         self._held_periods = 0
         self._stock_cpus: dict[str, float] = {}
         self._excess_us = 0.0
@@ -165,7 +176,12 @@ class GangPolicy:
         if not (limits.can_idle and limits.can_place):
             lacking = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
             return base.SliceDecision(
-                vms={vm.uuid: lacking for vm in parallel}
+                vms={vm.uuid: lacking for vm in parallel},
+                gangs=_refusals(
+                    vm.cluster
+                    for vm in parallel
+                    if self._demand_tracker.is_spinning(vm.uuid)
+                ),
             )
         without: dict[str, base.VmSlice] = {}
         for vm in parallel:
@@ -176,13 +192,17 @@ class GangPolicy:
                 without[vm.uuid] = _NOT_SPINNING
         candidates = self._candidates(parallel, context.in_io_pool)
         formed = self._gangs(candidates)
+        left_out = gangs.left_out(candidates, formed)
         without |= {
             uuid: base.VmSlice(reason=reason)
-            for uuid, reason in gangs.left_out(candidates, formed).items()
+            for uuid, reason in left_out.items()
         }
+        refusals = _refusals(
+            one.cluster for one in candidates if one.member.uuid in left_out
+        )
         if not formed:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=without)
+            return base.SliceDecision(vms=without, gangs=refusals)
         # The siblings of a single vCPU can be on other hosts only.
         gang_list = [
             gang for gang in formed if gang.width > 1 or gang.key in view.slots
@@ -206,7 +226,9 @@ class GangPolicy:
         rotation = self._rotate(gang_list, vms, fair, own_weights, view.slots)
         if not gang_list:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=without, gangs=self._gang_demands())
+            return base.SliceDecision(
+                vms=without, gangs=self._gang_demands() + refusals
+            )
         members = {
             member.uuid: member
             for gang in gang_list
@@ -218,7 +240,12 @@ class GangPolicy:
             vms,
             fair,
             members,
-            frozenset((*members, *(vm.uuid for vm in cpu_bound))),
+            frozenset(
+                (
+                    *(one.uuid for gang in gang_list for one in gang.members),
+                    *(vm.uuid for vm in cpu_bound),
+                )
+            ),
             view.period_us,
         )
         without |= self._without_windows(members, rotation, gang_list)
@@ -235,12 +262,15 @@ class GangPolicy:
             headroom,
             own_weights,
         )
+        self._refuses = reason is _BUSY_SERVERS or (
+            reason is None and not self.feedback.ready
+        )
         if reason is not None:
             if self.feedback.playing:
                 self.feedback.watch_again()
             return base.SliceDecision(
                 vms=without | dict.fromkeys(members, reason),
-                gangs=self._gang_demands(),
+                gangs=self._gang_demands() + refusals,
             )
         slots: tuple[matrix.Slot, ...] = ()
         placements: tuple[placement.Placement, ...] = ()
@@ -259,7 +289,7 @@ class GangPolicy:
             return base.SliceDecision(
                 vms=without,
                 cpu_shares=self.feedback.shares(),
-                gangs=self._gang_demands(),
+                gangs=self._gang_demands() + refusals,
             )
         # Beside a small weight idle groups run now and then, too, and each
         # time all siblings wait.
@@ -295,13 +325,18 @@ class GangPolicy:
             vms=without | dict.fromkeys(members, playing),
             windows=windows,
             cpu_shares=self.feedback.shares(),
-            gangs=self._gang_demands(),
+            gangs=self._gang_demands() + refusals,
         )
 
     def _gang_demands(self) -> tuple[model.GangDemand, ...]:
         """Return what this host asks for when hosts agree on slots."""
         return tuple(
-            model.GangDemand(one.key, one.width, one.part)
+            model.GangDemand(
+                one.key,
+                one.width,
+                one.part,
+                not self._refuses and one.key not in self._placeless,
+            )
             for one in (*self._demands, *self._lone_demands)
             if one.part > 0
         )
@@ -433,7 +468,7 @@ class GangPolicy:
         vms: Sequence[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         own_weights: Mapping[str, int],
-        agreed: Mapping[str, model.ClusterSlot],
+        agreed: Mapping[str, model.ClusterSlot | None],
     ) -> matrix.Rotation:
         """Return the slots for what gangs are entitled to.
 
@@ -455,9 +490,27 @@ class GangPolicy:
             if now.part > 0:
                 demands.append(now)
         self._demands = tuple(demands)
+        self._denied = frozenset(
+            one.key
+            for one in demands
+            if one.key in agreed and agreed[one.key] is None
+        )
+        self._served = frozenset(
+            gang.key
+            for gang in gang_list
+            if all(
+                fair[member.uuid] >= SERVED * member.vcpus
+                for member in gang.members
+            )
+        )
+        out = self._denied | self._served
+        packed = tuple(one for one in demands if one.key not in out)
         cpus = len(self._usable_cpus.all_cpus)
         in_gangs = {
-            member.uuid for gang in gang_list for member in gang.members
+            member.uuid
+            for gang in gang_list
+            if gang.key not in out
+            for member in gang.members
         }
         outside = sum(
             part for uuid, part in fair.items() if uuid not in in_gangs
@@ -465,22 +518,20 @@ class GangPolicy:
         is_shared = outside > SMALL_CHANGE * cpus
         cpu_bound = self._outside(vms, fair, own_weights, in_gangs)
         held = {
-            one.key: agreed[one.key]
-            for one in self._demands
-            if one.key in agreed
+            one.key: slot
+            for one in packed
+            if (slot := agreed.get(one.key)) is not None
         }
-        if not held:
+        if held:
+            self._packing = self._pack(
+                packed, held, cpus, is_shared, cpu_bound
+            )
+            rotation = self._packing.rotation
+        else:
             self._packing = None
-            return self._rotation(self._demands, cpus, is_shared, cpu_bound)
-        packing = self._pack(self._demands, held, cpus, is_shared, cpu_bound)
-        if packing.worst > matrix.GOOD_ENOUGH:
-            # Nobody may lack time because other hosts agreed on something.
-            local = self._rotation(self._demands, cpus, is_shared, cpu_bound)
-            if not local.excluded:
-                self._packing = None
-                return local
-        self._packing = packing
-        return packing.rotation
+            rotation = self._rotation(packed, cpus, is_shared, cpu_bound)
+        self._placeless = rotation.excluded
+        return dataclasses.replace(rotation, excluded=rotation.excluded | out)
 
     def _outside(
         self,
@@ -606,7 +657,13 @@ class GangPolicy:
         """Return the slices of gangs that have no windows now, and why."""
         waiting = base.VmSlice(reason=f'no windows: {self.feedback.reason}')
         return {
-            member.uuid: waiting if member.uuid in members else _NO_PLACE
+            member.uuid: waiting
+            if member.uuid in members
+            else _SERVED
+            if gang.key in self._served
+            else _NO_COMMON_SLOTS
+            if gang.key in self._denied
+            else _NO_PLACE
             for gang in gang_list
             for member in gang.members
             if gang.key in rotation.excluded or not self.feedback.playing
@@ -640,3 +697,13 @@ class GangPolicy:
             )
         )
         return model.WindowSchedule(turns, own_weights)
+
+
+def _refusals(
+    clusters: Iterable[str | None],
+) -> tuple[model.GangDemand, ...]:
+    """Return that this host plays no windows for these clusters."""
+    return tuple(
+        model.GangDemand(cluster, 1, 1.0, plays=False)
+        for cluster in sorted({one for one in clusters if one})
+    )

@@ -20,7 +20,8 @@ class Cluster:
     :ivar width: number of CPUs that its members need side by side here.
     :ivar wanted: it is entitled to every so many-th slot here.
     :ivar is_shared: whether other hosts may have members.
-    :ivar has_others: whether another host that plays slots is heard.
+    :ivar plays: whether this host would play windows for it.
+    :ivar has_others: whether another host is heard.
     :ivar asked_us: when the gang policy last asked for slots.
     :ivar received: last report of each other host.
     :ivar is_ready: whether this host has listened for long enough to lead.
@@ -46,6 +47,7 @@ class Cluster:
     is_shared: bool
     asked_us: int
     received: leases.Leases[Report] = dataclasses.field(default_factory=dict)
+    plays: bool = True
     has_others: bool = False
     is_ready: bool = False
     leads: bool = False
@@ -61,27 +63,20 @@ class Cluster:
     owes_reply: bool = False
 
     def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
-        """Return name and report of each other host that plays slots."""
-        return (
-            (host, report)
-            for host, report in leases.live(self.received, now_us)
-            if report.plays
-        )
+        """Return name and report of each other host."""
+        return leases.live(self.received, now_us)
 
-    def update_leader(
-        self, plays: bool, now_us: int, join_us: int, hold_us: int
-    ) -> None:
+    def update_leader(self, now_us: int, join_us: int, hold_us: int) -> None:
         """Find out who leads, and follow its decision.
 
         The host with the lowest name leads. It waits until it has listened
         for a while; until then the one before it goes on.
 
-        :param plays: whether this host plays slots.
         :param join_us: for how long a host listens before it may lead.
         :param hold_us: for how long a decision holds without a leader.
         """
         live = list(self.live(now_us))
-        self.is_ready = plays and now_us - self.since_us >= join_us
+        self.is_ready = now_us - self.since_us >= join_us
         lower = [report for host, report in live if host < self.host]
         if self.leads:
             self.leads = self.is_ready and not any(
@@ -131,12 +126,22 @@ class Cluster:
             wanted, span = self.decision.wanted, self.decision.span
         return not self.is_shared, wanted, -span, self.key
 
-    def decide(self, now_us: int) -> None:
-        """Decide for all hosts, as their leader."""
+    def decide(self, now_us: int, plays: bool) -> None:
+        """Decide for all hosts, as their leader.
+
+        A cluster that runs in windows on some of its hosts only waits there
+        for the others: it gets none then.
+
+        :param plays: whether this host would play windows for it.
+        """
         blocked, avoided = self.blocked, self.avoided
         for _, report in self.live(now_us):
             blocked |= report.blocked
             avoided |= report.avoided
+        if not plays or not all(
+            report.plays for _, report in self.live(now_us)
+        ):
+            blocked = frame.ALL
         wanted, span = self.demand(now_us)
         before = self.decision
         held = None if before is None else before.place

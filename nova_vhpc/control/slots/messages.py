@@ -40,8 +40,8 @@ class Report(NamedTuple):
     :ivar blocked: slots in which it does not fit beside clusters of higher
         rank.
     :ivar avoided: slots in which it does not fit beside those of lower rank.
-    :ivar plays: whether the host plays slots at all; if not, it plays a local
-        rotation, and counts for nothing.
+    :ivar plays: whether the host would play windows for the cluster. If one
+        would not, the cluster gets no slots.
     :ivar ready: whether the host has listened for long enough to lead.
     :ivar decision: the decision, if the host leads; else None.
     :ivar slot_us: length of the host's slots; 0 if unknown.

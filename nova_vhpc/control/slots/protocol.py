@@ -47,12 +47,14 @@ class Gang(NamedTuple):
     :ivar width: number of CPUs that it needs.
     :ivar part: part of the time that it is entitled to, 0 to 1.
     :ivar is_shared: whether other hosts may have members.
+    :ivar plays: whether this host would play windows for it.
     """
 
     key: str
     width: int
     part: float
     is_shared: bool
+    plays: bool = True
 
 
 class SlotProtocol:
@@ -61,11 +63,11 @@ class SlotProtocol:
     :param host: name of this host, unique among the clusters' hosts.
     :param boot: number of this start, greater than at earlier starts.
     :param hosts_of: see :class:`~nova_vhpc.control.leases.LeaseTable`.
-    :param slot_us: length of this host's slots; 0 if unknown. To this host,
-        one with another length plays a local rotation.
+    :param slot_us: length of this host's slots; 0 if unknown. Hosts with
+        different lengths have no common slots.
     :ivar lease_us: for how long this host's reports hold.
-    :ivar plays: whether this host plays slots. If not, it says so, listens,
-        and has an empty table.
+    :ivar plays: whether this host plays slots. If not, it says so, and its
+        clusters have no slots on any host.
     :ivar clusters: what is known of each cluster, by key.
     :ivar live: other hosts with a lease in force.
     :ivar other_lengths: length of the slots of hosts that have another one.
@@ -100,17 +102,15 @@ class SlotProtocol:
         self._renewed_us = 0
 
     @property
-    def agreed(self) -> dict[str, model.ClusterSlot]:
-        """What the table has of clusters that other hosts may have, too.
+    def agreed(self) -> dict[str, model.ClusterSlot | None]:
+        """The slots of clusters that other hosts have, too; None for none.
 
-        What is on this host alone is better packed by this host alone. A
-        single vCPU needs no slots unless another host is heard.
+        What is on this host alone is better packed by this host alone.
         """
         return {
-            key: slot
-            for key, slot in self.table.items()
-            if self.clusters[key].is_shared
-            and (self.clusters[key].width > 1 or self.clusters[key].has_others)
+            key: self.table.get(key)
+            for key, one in self.clusters.items()
+            if one.has_others
         }
 
     @property
@@ -150,14 +150,16 @@ class SlotProtocol:
                     frame.count_for(gang.part),
                     gang.is_shared,
                     now_us,
+                    plays=gang.plays,
                 )
                 self._shared += gang.is_shared
                 self._is_stale = True
                 continue
             one.asked_us = now_us
             wanted = frame.count_for(gang.part, one.wanted)
-            if (wanted, gang.width) != (one.wanted, one.width):
-                one.wanted, one.width = wanted, gang.width
+            now = wanted, gang.width, gang.plays
+            if now != (one.wanted, one.width, one.plays):
+                one.wanted, one.width, one.plays = now
                 self._is_stale = True
 
     def receive(self, message: Message, now_us: int) -> bool:
@@ -201,7 +203,7 @@ class SlotProtocol:
         """
         outbox = self._forget(now_us)
         if self._is_stale or any(
-            one.is_ready != (now_us - one.since_us >= JOIN_US and self.plays)
+            one.is_ready != (now_us - one.since_us >= JOIN_US)
             or (one.hold_us and now_us >= one.hold_us)
             for one in self.clusters.values()
         ):
@@ -262,7 +264,7 @@ class SlotProtocol:
         clusters = list(self.clusters.values())
         for one in clusters:
             one.has_others = any(True for _ in one.live(now_us))
-            one.update_leader(self.plays, now_us, JOIN_US, self.lease_us)
+            one.update_leader(now_us, JOIN_US, self.lease_us)
         live = {
             host: report.slot_us
             for one in clusters
@@ -274,11 +276,6 @@ class SlotProtocol:
             for host, slot_us in live.items()
             if slot_us not in (0, self.slot_us)
         }
-        if not self.plays:
-            for one in clusters:
-                one.blocked = one.avoided = 0
-            self.table = {}
-            return
         clusters.sort(key=lambda one: one.rank(now_us))
         total = [0] * frame.SLOTS
         for one in clusters:
@@ -291,13 +288,13 @@ class SlotProtocol:
             one.blocked = self._full(higher, one.width)
             one.avoided = self._full(others, one.width) & ~one.blocked
             if one.leads or not one.is_shared:
-                one.decide(now_us)
+                one.decide(now_us, self._plays(one))
             decision = one.decision
             if decision is None or decision.place is None:
                 continue
             place = decision.place
             one.fits = not frame.mask(*place) & one.blocked
-            if one.fits:
+            if one.fits and self._plays(one):
                 # Others must not give way to one that has to move anyway.
                 _load(higher, one)
                 self.table[one.key] = model.ClusterSlot(
@@ -312,12 +309,15 @@ class SlotProtocol:
             if used + width > self._cpus
         )
 
+    def _plays(self, one: cluster_of.Cluster) -> bool:
+        return one.plays and (self.plays or not one.is_shared)
+
     def _report(self, one: cluster_of.Cluster) -> Report:
         return Report(
             one.wanted,
             one.blocked,
             one.avoided,
-            self.plays,
+            self._plays(one),
             one.is_ready,
             one.decision if one.leads else None,
             self.slot_us,
