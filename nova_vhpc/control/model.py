@@ -222,15 +222,11 @@ class PeerView:
 class ClusterSlot(NamedTuple):
     """Slots of the wall clock in which a cluster runs, on all of its hosts.
 
-    Slots are numbered by the wall clock; the cluster has those whose number
-    leaves the remainder ``first`` when divided by ``every``.
-
-    :ivar every: a power of two.
+    :ivar slots: a bit mask: bit *n* stands for slot *n* of each frame of 16.
     :ivar epoch: grows whenever the cluster gets other slots.
     """
 
-    first: int
-    every: int
+    slots: int
     epoch: int = 0
 
 

@@ -159,8 +159,7 @@ def pack(
     wide_first = sorted(demands, key=lambda one: (-one.width, one.key))
     for one in wide_first:
         if one.key in agreed:
-            place = agreed[one.key]
-            for number in range(place.first, frame.SLOTS, place.every):
+            for number in frame.numbers(agreed[one.key].slots):
                 if one.width <= left[number]:
                     slots[number].add(one.key)
                     left[number] -= one.width

@@ -503,7 +503,7 @@ class GangPolicy:
                 for member in gang.members
             )
         )
-        out = self._denied | self._served
+        out = self._denied
         packed = tuple(one for one in demands if one.key not in out)
         cpus = len(self._usable_cpus.all_cpus)
         in_gangs = {

@@ -18,7 +18,7 @@ class Cluster:
     :ivar host: name of this host.
     :ivar since_us: since when this host listens.
     :ivar width: number of CPUs that its members need side by side here.
-    :ivar wanted: it is entitled to every so many-th slot here.
+    :ivar wanted: number of slots that it is entitled to here.
     :ivar is_shared: whether other hosts may have members.
     :ivar plays: whether this host would play windows for it.
     :ivar has_others: whether another host is heard.
@@ -111,7 +111,7 @@ class Cluster:
         """Return the ``wanted`` and the span that the reports amount to."""
         wanted, span = self.wanted, 1
         for _, report in self.live(now_us):
-            wanted = max(wanted, report.wanted)
+            wanted = min(wanted, report.wanted)
             span += 1
         return wanted, span
 
@@ -124,7 +124,7 @@ class Cluster:
             wanted, span = self.demand(now_us)
         else:
             wanted, span = self.decision.wanted, self.decision.span
-        return not self.is_shared, wanted, -span, self.key
+        return not self.is_shared, -wanted, -span, self.key
 
     def decide(self, now_us: int, plays: bool) -> None:
         """Decide for all hosts, as their leader.
@@ -144,9 +144,9 @@ class Cluster:
             blocked = frame.ALL
         wanted, span = self.demand(now_us)
         before = self.decision
-        held = None if before is None else before.place
-        place = frame.choose(wanted, blocked, avoided, held)
+        held = 0 if before is None else before.slots
+        slots = frame.choose(wanted, blocked, avoided, held)
         epoch = 0 if before is None else before.epoch
-        if before is None or place != held:
+        if before is None or slots != held:
             epoch = min(epoch + 1, MAX_EPOCH)
-        self.decision = Decision(place, wanted, span, epoch)
+        self.decision = Decision(slots, wanted, span, epoch)

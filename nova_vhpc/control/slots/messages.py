@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import leases
-from nova_vhpc.control.slots import frame
 
 MAX_EPOCH = 2**31 - 1
 
@@ -21,13 +20,13 @@ MAX_LAG_US = 3_600_000_000
 class Decision(NamedTuple):
     """Where a cluster runs, as the leader of its hosts decided.
 
-    :ivar place: its slots; None if none is free on all of its hosts.
-    :ivar wanted: it wants every so many-th slot.
+    :ivar slots: its slots, as a mask; 0 if none is free on all of its hosts.
+    :ivar wanted: number of slots that it wants.
     :ivar span: number of its hosts.
-    :ivar epoch: grows whenever ``place`` changes.
+    :ivar epoch: grows whenever ``slots`` changes.
     """
 
-    place: frame.Place | None
+    slots: int
     wanted: int
     span: int
     epoch: int
@@ -36,7 +35,7 @@ class Decision(NamedTuple):
 class Report(NamedTuple):
     """What one host says about one cluster.
 
-    :ivar wanted: the cluster is entitled to every so many-th slot there.
+    :ivar wanted: number of slots that the cluster is entitled to there.
     :ivar blocked: slots in which it does not fit beside clusters of higher
         rank.
     :ivar avoided: slots in which it does not fit beside those of lower rank.

@@ -290,15 +290,14 @@ class SlotProtocol:
             if one.leads or not one.is_shared:
                 one.decide(now_us, self._plays(one))
             decision = one.decision
-            if decision is None or decision.place is None:
+            if decision is None or not decision.slots:
                 continue
-            place = decision.place
-            one.fits = not frame.mask(*place) & one.blocked
+            one.fits = not decision.slots & one.blocked
             if one.fits and self._plays(one):
                 # Others must not give way to one that has to move anyway.
                 _load(higher, one)
                 self.table[one.key] = model.ClusterSlot(
-                    place.first, place.every, decision.epoch
+                    decision.slots, decision.epoch
                 )
 
     def _full(self, load: list[int], width: int) -> int:
@@ -376,7 +375,6 @@ class SlotProtocol:
 def _load(load: list[int], one: cluster_of.Cluster, times: int = 1) -> None:
     """Add a cluster's CPUs to its slots so many times."""
     decision = one.decision
-    if decision is not None and decision.place is not None:
-        first, every = decision.place
-        for slot in range(first, frame.SLOTS, every):
+    if decision is not None:
+        for slot in frame.numbers(decision.slots):
             load[slot] += times * one.width
