@@ -30,6 +30,7 @@ class Cluster:
     :ivar hold_us: until when it does so without a leader.
     :ivar blocked: see :class:`~nova_vhpc.control.slots.messages.Report`.
     :ivar avoided: the same.
+    :ivar taken: the same.
     :ivar fits: whether it fits in its slots beside the clusters of higher rank
         of this host.
     :ivar sent: the last report that was sent; None for none.
@@ -55,12 +56,23 @@ class Cluster:
     hold_us: int = 0
     blocked: int = 0
     avoided: int = 0
+    taken: int = 0
     fits: bool = True
     sent: Report | None = None
     sent_us: int = 0
     repeat_us: int = 0
     seq: int = 0
     owes_reply: bool = False
+
+    @property
+    def base(self) -> int:
+        """The slots that it is guaranteed, as a mask."""
+        return 0 if self.decision is None else self.decision.base
+
+    @property
+    def slots(self) -> int:
+        """All of its slots, as a mask."""
+        return 0 if self.decision is None else self.decision.slots
 
     def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
         """Return name and report of each other host."""
@@ -107,24 +119,26 @@ class Cluster:
             and all(host <= other for other, _ in self.live(now_us))
         )
 
-    def demand(self, now_us: int) -> tuple[int, int]:
-        """Return the ``wanted`` and the span that the reports amount to."""
-        wanted, span = self.wanted, 1
+    def demand(self, now_us: int) -> tuple[int, int, int]:
+        """Return wanted slots, width and span by all reports."""
+        wanted, width, span = self.wanted, self.width, 1
         for _, report in self.live(now_us):
             wanted = min(wanted, report.wanted)
+            width = max(width, report.width)
             span += 1
-        return wanted, span
+        return wanted, width, span
 
-    def rank(self, now_us: int) -> tuple[bool, int, int, str]:
+    def rank(self, now_us: int) -> tuple[int, int, int, str]:
         """Return what sorts clusters, those of highest rank first.
 
-        It is the same on all hosts that follow the same decision.
+        What is widest finds a place least easily. The rank is the same on all
+        hosts that follow the same decision.
         """
         if self.decision is None or self.leads:
-            wanted, span = self.demand(now_us)
+            wanted, width, span = self.demand(now_us)
         else:
-            wanted, span = self.decision.wanted, self.decision.span
-        return not self.is_shared, -wanted, -span, self.key
+            _, _, wanted, width, span, _ = self.decision
+        return -width, -span, -wanted, self.key
 
     def decide(self, now_us: int, plays: bool) -> None:
         """Decide for all hosts, as their leader.
@@ -134,19 +148,25 @@ class Cluster:
 
         :param plays: whether this host would play windows for it.
         """
-        blocked, avoided = self.blocked, self.avoided
+        blocked, avoided, taken = self.blocked, self.avoided, self.taken
         for _, report in self.live(now_us):
             blocked |= report.blocked
             avoided |= report.avoided
+            taken |= report.taken
         if not plays or not all(
             report.plays for _, report in self.live(now_us)
         ):
-            blocked = frame.ALL
-        wanted, span = self.demand(now_us)
-        before = self.decision
-        held = 0 if before is None else before.slots
-        slots = frame.choose(wanted, blocked, avoided, held)
-        epoch = 0 if before is None else before.epoch
-        if before is None or slots != held:
+            blocked = taken = frame.ALL
+        wanted, width, span = self.demand(now_us)
+        before = self.decision or Decision(0, 0, 0, 0, 0, 0)
+        least = frame.least(wanted)
+        base = frame.choose(least, blocked, avoided, before.base)
+        slots = base
+        if base.bit_count() == least:
+            slots |= frame.choose(
+                wanted - least, taken | base, 0, before.slots & ~base
+            )
+        epoch = before.epoch
+        if self.decision is None or slots != before.slots:
             epoch = min(epoch + 1, MAX_EPOCH)
-        self.decision = Decision(slots, wanted, span, epoch)
+        self.decision = Decision(base, slots, wanted, width, span, epoch)

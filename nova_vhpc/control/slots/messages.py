@@ -20,14 +20,19 @@ MAX_LAG_US = 3_600_000_000
 class Decision(NamedTuple):
     """Where a cluster runs, as the leader of its hosts decided.
 
-    :ivar slots: its slots, as a mask; 0 if none is free on all of its hosts.
+    :ivar base: the slots, as a mask, that it is guaranteed; 0 if there are
+        none on all of its hosts.
+    :ivar slots: these, and others that nobody else needs.
     :ivar wanted: number of slots that it wants.
+    :ivar width: most CPUs that it needs on any of its hosts.
     :ivar span: number of its hosts.
     :ivar epoch: grows whenever ``slots`` changes.
     """
 
+    base: int
     slots: int
     wanted: int
+    width: int
     span: int
     epoch: int
 
@@ -36,9 +41,13 @@ class Report(NamedTuple):
     """What one host says about one cluster.
 
     :ivar wanted: number of slots that the cluster is entitled to there.
-    :ivar blocked: slots in which it does not fit beside clusters of higher
-        rank.
-    :ivar avoided: slots in which it does not fit beside those of lower rank.
+    :ivar width: number of CPUs that it needs side by side there.
+    :ivar blocked: slots in which it does not fit beside what is guaranteed to
+        clusters of higher rank.
+    :ivar avoided: slots in which it does not fit beside what is guaranteed to
+        those of lower rank.
+    :ivar taken: slots in which it does not fit beside what is guaranteed to
+        all others, and what those of higher rank have besides.
     :ivar plays: whether the host would play windows for the cluster. If one
         would not, the cluster gets no slots.
     :ivar ready: whether the host has listened for long enough to lead.
@@ -47,8 +56,10 @@ class Report(NamedTuple):
     """
 
     wanted: int
+    width: int
     blocked: int = 0
     avoided: int = 0
+    taken: int = 0
     plays: bool = True
     ready: bool = False
     decision: Decision | None = None

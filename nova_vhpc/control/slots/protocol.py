@@ -277,27 +277,46 @@ class SlotProtocol:
             if slot_us not in (0, self.slot_us)
         }
         clusters.sort(key=lambda one: one.rank(now_us))
-        total = [0] * frame.SLOTS
+        guaranteed = [0] * frame.SLOTS
         for one in clusters:
-            _load(total, one)
+            _load(guaranteed, one.base, one.width)
         higher = [0] * frame.SLOTS
-        self.table = {}
         for one in clusters:
-            others = list(total)
-            _load(others, one, -1)
+            others = list(guaranteed)
+            _load(others, one.base, -one.width)
             one.blocked = self._full(higher, one.width)
             one.avoided = self._full(others, one.width) & ~one.blocked
             if one.leads or not one.is_shared:
                 one.decide(now_us, self._plays(one))
-            decision = one.decision
-            if decision is None or not decision.slots:
-                continue
-            one.fits = not decision.slots & one.blocked
-            if one.fits and self._plays(one):
+                _load(others, one.base, one.width)
+                guaranteed = others
+            if not one.base & one.blocked:
                 # Others must not give way to one that has to move anyway.
-                _load(higher, one)
+                _load(higher, one.base, one.width)
+        self._settle_extras(clusters, guaranteed, now_us)
+
+    def _settle_extras(
+        self,
+        clusters: Iterable[cluster_of.Cluster],
+        guaranteed: list[int],
+        now_us: int,
+    ) -> None:
+        """Give slots that nobody else needs, and fill the table."""
+        used = list(guaranteed)
+        played = [0] * frame.SLOTS
+        self.table = {}
+        for one in clusters:
+            _load(used, one.base, -one.width)
+            one.taken = self._full(used, one.width)
+            if one.leads or not one.is_shared:
+                one.decide(now_us, self._plays(one))
+            _load(used, one.slots, one.width)
+            slots = one.slots & ~self._full(played, one.width)
+            one.fits = slots == one.slots
+            if slots and one.decision is not None and self._plays(one):
+                _load(played, slots, one.width)
                 self.table[one.key] = model.ClusterSlot(
-                    decision.slots, decision.epoch
+                    slots, one.decision.epoch
                 )
 
     def _full(self, load: list[int], width: int) -> int:
@@ -314,8 +333,10 @@ class SlotProtocol:
     def _report(self, one: cluster_of.Cluster) -> Report:
         return Report(
             one.wanted,
+            one.width,
             one.blocked,
             one.avoided,
+            one.taken,
             self._plays(one),
             one.is_ready,
             one.decision if one.leads else None,
@@ -372,9 +393,7 @@ class SlotProtocol:
         )
 
 
-def _load(load: list[int], one: cluster_of.Cluster, times: int = 1) -> None:
-    """Add a cluster's CPUs to its slots so many times."""
-    decision = one.decision
-    if decision is not None:
-        for slot in frame.numbers(decision.slots):
-            load[slot] += times * one.width
+def _load(load: list[int], slots: int, width: int) -> None:
+    """Add CPUs to slots."""
+    for slot in frame.numbers(slots):
+        load[slot] += width
