@@ -135,6 +135,7 @@ class Feedback:
     def __init__(self, harm_limit: float) -> None:
         """Start without any VM."""
         self._harm_limit = harm_limit
+        self.gang_uuids: frozenset[str] = frozenset()
         self._received: dict[str, _Received] = {}
         self._mix: frozenset[str] = frozenset()
         self._wait_us = 0.0
@@ -238,7 +239,12 @@ class Feedback:
                 * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
             )
         self.missing = max(
-            (self._received[uuid].missing for uuid in outside), default=0.0
+            (
+                self._received[uuid].missing
+                for uuid in outside
+                if uuid not in self.gang_uuids
+            ),
+            default=0.0,
         )
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0

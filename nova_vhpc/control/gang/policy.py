@@ -236,6 +236,9 @@ class GangPolicy:
             for member in gang.members
         }
         cpu_bound = self._cpu_bound(view, vms, members)
+        self.feedback.gang_uuids = frozenset(
+            one.uuid for gang in gang_list for one in gang.members
+        )
         self._measure(
             vms,
             fair,
