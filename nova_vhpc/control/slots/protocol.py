@@ -103,14 +103,17 @@ class SlotProtocol:
 
     @property
     def agreed(self) -> dict[str, model.ClusterSlot | None]:
-        """The slots of clusters that other hosts have, too; None for none.
+        """The slots of clusters; None for none on all hosts of a cluster.
 
-        What is on this host alone is better packed by this host alone.
+        Empty if no cluster has members on other hosts: what is on this host
+        alone is better packed by this host alone.
         """
+        if not any(one.has_others for one in self.clusters.values()):
+            return {}
         return {
             key: self.table.get(key)
             for key, one in self.clusters.items()
-            if one.has_others
+            if one.has_others or key in self.table
         }
 
     @property
