@@ -57,7 +57,7 @@ def least(wanted: int) -> int:
 
     :param wanted: number of slots that it is entitled to.
     """
-    return wanted if wanted >= NEARLY_ALL else -(-wanted // LEAST_DIVISOR)
+    return wanted if wanted >= 15 else -(-wanted * 3 // 4) if wanted >= 11 else -(-wanted // 3)
 
 
 def choose(wanted: int, blocked: int, avoided: int, held: int) -> int:
