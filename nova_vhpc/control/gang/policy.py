@@ -148,7 +148,6 @@ class GangPolicy:
         self._lone_demands: tuple[matrix.Demand, ...] = ()
         self._slots: tuple[matrix.Slot, ...] = ()
         self._refuses = False
-        self._placeless: frozenset[str] = frozenset()
         self._denied: frozenset[str] = frozenset()
         self._served: frozenset[str] = frozenset()
         self._held_periods = 0
@@ -338,7 +337,7 @@ class GangPolicy:
                 one.key,
                 one.width,
                 one.part,
-                not self._refuses and one.key not in self._placeless,
+                not self._refuses,
             )
             for one in (*self._demands, *self._lone_demands)
             if one.part > 0
@@ -533,7 +532,6 @@ class GangPolicy:
         else:
             self._packing = None
             rotation = self._rotation(packed, cpus, is_shared, cpu_bound)
-        self._placeless = rotation.excluded
         return dataclasses.replace(rotation, excluded=rotation.excluded | out)
 
     def _outside(
