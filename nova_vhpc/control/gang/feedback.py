@@ -186,7 +186,7 @@ class Feedback:
             )
         if not self.playing:
             self._wait_us -= elapsed_us
-            if gangs and self.ready:
+            if gangs and self._wait_us <= 0:
                 self.playing = True
                 self.reason = ''
             return
@@ -204,7 +204,7 @@ class Feedback:
     @property
     def ready(self) -> bool:
         """Whether windows may be played, if there are gangs for them."""
-        return self.playing or self._wait_us <= 0
+        return self.reason != HARMFUL
 
     def shares(self) -> model.Shares:
         """Return what each VM received of its entitlement."""
@@ -249,7 +249,7 @@ class Feedback:
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0
             return
-        self._harmful_us += elapsed_us
+        self._harmful_us += elapsed_us * self.missing / self._harm_limit
         if self._harmful_us > PATIENCE_US:
             off_us = min(MOST_OFF_US, LEAST_OFF_US * 2**self._failures)
             self._failures += 1
