@@ -57,6 +57,7 @@ class Cluster:
     blocked: int = 0
     avoided: int = 0
     taken: int = 0
+    rests: int = 0
     fits: bool = True
     sent: Report | None = None
     sent_us: int = 0
@@ -108,6 +109,23 @@ class Cluster:
                 self.hold_us = now_us + hold_us
             elif now_us >= self.hold_us:
                 self.decision, self.hold_us = None, 0
+
+    def distance(self, now_us: int) -> int:
+        """Return how far the cluster is from one without slots.
+
+        :returns: 0 if it has slots, and all of its hosts play them; 1 if it
+            has none; more if a host rests for the sake of another one.
+        """
+        if not self.slots:
+            return 1
+        return min(
+            (
+                report.rests + 1
+                for _, report in self.live(now_us)
+                if report.rests
+            ),
+            default=0,
+        )
 
     def must_hear(self, host: str, now_us: int) -> bool:
         """Return whether a host that joins must hear this host soon.

@@ -50,6 +50,8 @@ class Report(NamedTuple):
         all others, and what those of higher rank have besides.
     :ivar plays: whether the host would play windows for the cluster. If one
         would not, the cluster gets no slots.
+    :ivar rests: 0 if the host plays the cluster's slots. Else it plays none,
+        for the sake of another cluster so many clusters away that has none.
     :ivar ready: whether the host has listened for long enough to lead.
     :ivar decision: the decision, if the host leads; else None.
     :ivar slot_us: length of the host's slots; 0 if unknown.
@@ -61,6 +63,7 @@ class Report(NamedTuple):
     avoided: int = 0
     taken: int = 0
     plays: bool = True
+    rests: int = 0
     ready: bool = False
     decision: Decision | None = None
     slot_us: int = 0

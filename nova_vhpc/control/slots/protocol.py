@@ -40,6 +40,11 @@ RENEWALS = 3
 number: a host that died blocks the slots of all its clusters meanwhile."""
 
 
+FARTHEST = 3
+"""So many clusters away from one without slots hosts rest. A greater number
+would be kept alive by hosts that hear each other only."""
+
+
 class Gang(NamedTuple):
     """What wants slots on this host.
 
@@ -97,6 +102,7 @@ class SlotProtocol:
         self.other_lengths: dict[str, int] = {}
         self._cpus = 0
         self._shared = 0
+        self._distances: dict[str, int] = {}
         self._is_stale = True
         self._expire_us = 0
         self._renewed_us = 0
@@ -111,9 +117,10 @@ class SlotProtocol:
         if not any(one.has_others for one in self.clusters.values()):
             return {}
         return {
-            key: self.table.get(key)
+            key: None
+            if one.rests or self._distances.get(key)
+            else self.table.get(key)
             for key, one in self.clusters.items()
-            if one.has_others or key in self.table
         }
 
     @property
@@ -321,6 +328,28 @@ class SlotProtocol:
                 self.table[one.key] = model.ClusterSlot(
                     slots, one.decision.epoch
                 )
+        self._rest(now_us)
+
+    def _rest(self, now_us: int) -> None:
+        """Rest for the sake of clusters that have no slots.
+
+        Windows of others would slow them.
+        """
+        self._distances = {
+            key: distance
+            for key, one in self.clusters.items()
+            if (one.width > 1 or one.has_others)
+            and 0 < (distance := one.distance(now_us)) <= FARTHEST
+        }
+        for key, one in self.clusters.items():
+            one.rests = min(
+                (
+                    distance
+                    for other, distance in self._distances.items()
+                    if other != key
+                ),
+                default=0,
+            )
 
     def _full(self, load: list[int], width: int) -> int:
         """Return the slots that have no room for so many CPUs more."""
@@ -341,6 +370,7 @@ class SlotProtocol:
             one.avoided,
             one.taken,
             self._plays(one),
+            one.rests,
             one.is_ready,
             one.decision if one.leads else None,
             self.slot_us,
