@@ -26,6 +26,13 @@ from nova_vhpc.control.model import (
     Workload,
 )
 
+NEVER_SLEEPS = demand.CPU_BOUND
+SLEEPS_AGAIN = demand.SPINNING
+"""Parts of the time for which a vCPU must be runnable to count as one that
+never sleeps, and below which it stops to. One that spins is runnable for 0.99
+of it; one that naps after 0.2 ms, for 0.55 to 0.75 (simulated hosts with two
+to six such vCPUs per CPU)."""
+
 HELD_UP = 0.10
 """Part of the time for which a vCPU must be runnable without running to count
 as held up: siblings spin about as long for it. The host's own threads and the
@@ -56,8 +63,8 @@ def judge(
     :param has_peers: whether its vCPUs wait for other VMs, too.
     :param before: state so far; None for none.
     """
-    rests = before in (None, WaitState.WAITS)
-    least_busy = demand.SPINNING if rests else demand.NOT_SPINNING
+    sleeps = before in (None, WaitState.WAITS)
+    least_busy = NEVER_SLEEPS if sleeps else SLEEPS_AGAIN
     busy = [one for one in loads if sum(one) >= least_busy]
     if not busy:
         return Waiting(WaitState.WAITS, len(loads))
@@ -130,6 +137,8 @@ def describe(waiting: Waiting, windows_part: float) -> tuple[str, str]:
         while none are played.
     """
     if waiting.state is WaitState.WAITS:
+        if windows_part > 0:
+            return 'sleeps at times', 'it has gang windows all the same'
         return 'waits', 'needs no windows'
     subject, verb = 'never sleeps', 'runs'
     if waiting.busy_vcpus < waiting.vcpus:

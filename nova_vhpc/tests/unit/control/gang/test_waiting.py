@@ -90,6 +90,17 @@ class TestStates(GangTestCase):
         self.assertEqual('waits: needs no windows', why)
         self.assertEqual(why, text)
 
+    def test_member_that_seldom_sleeps_is_not_said_to_need_no_windows(self):
+        seldom = busy(part=0.9)
+        state, why, text = self.said(
+            vm('a', sample=seldom), vm('b', sample=seldom), vm('c')
+        )
+        self.assertIs(WAITS, state)
+        self.assertEqual('gang window', why)
+        self.assertEqual(
+            'sleeps at times: it has gang windows all the same', text
+        )
+
     def test_member_that_its_quota_may_stop_is_unknown(self):
         limited = model.CpuTune(100_000, 50_000, 1024)
         state, why, _ = self.said(
