@@ -193,6 +193,14 @@ class DemandTracker:
             if vcpu.elapsed_us > 0
         )
 
+    def runnable_cpus(self, uuid: str) -> float:
+        """Return how many vCPUs ran or waited for a CPU, mean likewise."""
+        return sum(
+            min(1.0, vcpu.runnable_us / vcpu.elapsed_us)
+            for vcpu in self._vms[uuid].vcpus
+            if vcpu.elapsed_us > 0
+        )
+
     def loads(self, uuid: str) -> list[tuple[float, float]]:
         """Return parts of the time that each vCPU ran, and was held up.
 

@@ -4,7 +4,9 @@
 """How many CPUs VMs demand under stock Linux, not because of windows.
 
 A VM that sleeps uses more if windows serve it better than the kernel does;
-that counts as its demand only after it was seen without windows.
+that counts as its demand only after it was seen without windows. One that uses
+less while it is held up, as a program that waits in turn for its siblings,
+still demands what it used.
 """
 
 from collections.abc import Iterable
@@ -50,6 +52,10 @@ class StockDemand:
                 most = before + max(UNNOTICED_CPUS, UNNOTICED * before)
                 excess += max(0.0, now - most)
                 now = min(now, most)
+                if now < before:
+                    # Held up it does less, and still wants as much.
+                    runnable = self._tracker.runnable_cpus(vm.uuid)
+                    now = max(now, min(before, runnable))
             demanded[vm.uuid] = now
         self._stock_cpus = kept
         if excess <= UNNOTICED * cpus:
