@@ -108,9 +108,7 @@ class GangPolicy:
             for beside in (True, False)
         }
         self.feedback = feedback.Feedback(config.harm_limit)
-        self._stock_demand = stock_demand.StockDemand(
-            self._demand_tracker, self.feedback
-        )
+        self._stock_demand = stock_demand.StockDemand(self._demand_tracker)
         # Gangs seldom change.
         self._gangs = memo.LastCall(gangs.form)
         self._rotations = rotations.Rotations(self._demand_tracker)
@@ -175,7 +173,7 @@ class GangPolicy:
         own_weights = fair_share.own_weights(view)
         host_cpus = self._usable_cpus.all_cpus
         demanded_cpus = self._stock_demand.advance(
-            vms, len(host_cpus), view.period_us
+            vms, len(host_cpus), view.period_us, self.feedback
         )
         fair = entitlement.fair_cpus(
             vms, own_weights, host_cpus, demanded_cpus, view.outside_cpus

@@ -24,11 +24,8 @@ were played. If they use more for so long, the host is watched again."""
 class StockDemand:
     """Follows what VMs that sleep at times used without windows."""
 
-    def __init__(
-        self, tracker: demand.DemandTracker, measured: feedback.Feedback
-    ) -> None:
+    def __init__(self, tracker: demand.DemandTracker) -> None:
         self._tracker = tracker
-        self._feedback = measured
         self._stock_cpus: dict[str, float] = {}
         self._excess_us = 0.0
 
@@ -37,6 +34,7 @@ class StockDemand:
         vms: Iterable[model.VmView | model.OtherVm],
         cpus: int,
         elapsed_us: float,
+        measured: feedback.Feedback,
     ) -> dict[str, float]:
         """Return the CPUs that each VM would use if nothing else ran."""
         demanded: dict[str, float] = {}
@@ -45,7 +43,7 @@ class StockDemand:
         for vm in vms:
             now = self._tracker.cpus(vm.uuid)
             before = self._stock_cpus.get(vm.uuid)
-            if before is None or not self._feedback.playing:
+            if before is None or not measured.playing:
                 before = now
             kept[vm.uuid] = before
             if not self._tracker.is_cpu_bound(vm.uuid):
@@ -60,9 +58,9 @@ class StockDemand:
         self._stock_cpus = kept
         if excess <= UNNOTICED * cpus:
             self._excess_us = 0.0
-        elif self._feedback.playing:
+        elif measured.playing:
             self._excess_us += elapsed_us
             if self._excess_us >= LASTING_US:
                 self._excess_us = 0.0
-                self._feedback.watch_again()
+                measured.watch_again()
         return demanded
