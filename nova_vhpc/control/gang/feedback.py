@@ -61,8 +61,8 @@ SHARE_PER_S = 0.3
 """Share correction for each second of debt."""
 
 PATIENCE_US = 5_000_000
-"""Time for which a VM may lack more than ``harm_limit``: the corrections need
-some seconds."""
+"""Time for which a VM may lack ``harm_limit``: the corrections need some
+seconds. It may lack twice as much for half as long."""
 
 LEAST_OFF_US = 60_000_000
 MOST_OFF_US = 3_600_000_000
@@ -135,7 +135,6 @@ class Feedback:
     def __init__(self, harm_limit: float) -> None:
         """Start without any VM."""
         self._harm_limit = harm_limit
-        self.gang_uuids: frozenset[str] = frozenset()
         self._received: dict[str, _Received] = {}
         self._mix: frozenset[str] = frozenset()
         self._wait_us = 0.0
@@ -152,6 +151,7 @@ class Feedback:
         gangs: Mapping[str, Account],
         outside: Mapping[str, Account],
         mix: frozenset[str] | None = None,
+        guarded: Collection[str] | None = None,
     ) -> None:
         """Take in one control period.
 
@@ -160,6 +160,9 @@ class Feedback:
         :param outside: the same of VMs in no gang.
         :param mix: uuids of gangs and CPU-bound VMs, measured or not; those of
             ``gangs`` and ``outside`` if None.
+        :param guarded: uuids of the VMs that must not lack CPU time; those of
+            ``outside`` if None. What spins may lack some if its vCPUs run
+            together for it.
         """
         accounts = {**gangs, **outside}
         if mix is None:
@@ -195,16 +198,17 @@ class Feedback:
             self._wait(0.0, '')
             return
         of_outside = sum(account.entitled for account in outside.values())
-        self._steer(elapsed_us, gangs, outside, of_outside / entitled)
+        self._steer(gangs, outside, of_outside / entitled)
+        self._guard(elapsed_us, outside if guarded is None else guarded)
 
     def watch_again(self) -> None:
         """Watch the host without windows, before these are played again."""
         self._wait(WATCH_US, WATCHED)
 
     @property
-    def ready(self) -> bool:
-        """Whether windows may be played, if there are gangs for them."""
-        return self.reason != HARMFUL
+    def is_harmful(self) -> bool:
+        """Whether windows are off because a VM lacked CPU time."""
+        return self.reason == HARMFUL and self._wait_us > 0
 
     def shares(self) -> model.Shares:
         """Return what each VM received of its entitlement."""
@@ -227,24 +231,22 @@ class Feedback:
 
     def _steer(
         self,
-        elapsed_us: float,
         gangs: Collection[str],
         outside: Collection[str],
         pause_part: float,
     ) -> None:
+        """Correct pauses."""
         if outside:
             self.pause_correction = (
                 PAUSE_PER_S
                 * pause_part
                 * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
             )
+
+    def _guard(self, elapsed_us: float, guarded: Iterable[str]) -> None:
+        """Switch windows off if a VM lacks too much, sooner the more it is."""
         self.missing = max(
-            (
-                self._received[uuid].missing
-                for uuid in outside
-                if uuid not in self.gang_uuids
-            ),
-            default=0.0,
+            (self._received[uuid].missing for uuid in guarded), default=0.0
         )
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0

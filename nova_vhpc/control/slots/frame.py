@@ -57,7 +57,15 @@ def least(wanted: int) -> int:
 
     :param wanted: number of slots that it is entitled to.
     """
-    return wanted if wanted >= 15 else -(-wanted * 3 // 4) if wanted >= 11 else -(-wanted // 3) if wanted >= 6 else -(-wanted * 2 // 3)
+    return (
+        wanted
+        if wanted >= 15
+        else -(-wanted * 3 // 4)
+        if wanted >= 11
+        else -(-wanted // 3)
+        if wanted >= 6
+        else -(-wanted * 2 // 3)
+    )
 
 
 def choose(wanted: int, blocked: int, avoided: int, held: int) -> int:
