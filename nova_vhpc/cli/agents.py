@@ -22,6 +22,7 @@ from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.cli.cluster_model import MemberState
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.conf import peers as peers_conf
+from nova_vhpc.control import model
 
 _CONNECT_S = 2.0
 
@@ -199,6 +200,7 @@ def unreadable(host: str, error: Exception) -> str:
 
 def _member_state(vm: Mapping[str, Any], paused: bool) -> MemberState:
     received, latency = vm.get('received'), vm.get('sync_latency_us')
+    waiting = vm.get('waiting') or {}
     problem = str(vm.get('problem') or '')
     if paused:
         problem = 'its agent is paused, until openstack vhpc host resume'
@@ -208,4 +210,7 @@ def _member_state(vm: Mapping[str, Any], paused: bool) -> MemberState:
         received=None if received is None else float(received),
         latency_us=None if latency is None else float(latency),
         problem=problem,
+        waiting=waiting.get('finding'),
+        remedy=str(waiting.get('remedy') or ''),
+        held_up=waiting.get('state') == model.WaitState.HELD_UP,
     )

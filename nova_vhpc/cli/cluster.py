@@ -215,6 +215,8 @@ def _member(cluster: Cluster, member: Member) -> dict[str, Any]:
     if state is not None:
         values['cpu_received'] = _rounded(state.received)
         values['sync_latency_us'] = state.latency_us
+        if state.waiting is not None:
+            values['waiting'] = f'{state.waiting}: {state.remedy}'
     return values
 
 

@@ -192,6 +192,17 @@ def _uncontrolled(cluster: Cluster) -> Iterator[Limit]:
         )
 
 
+def _spinning(cluster: Cluster) -> Iterator[Limit]:
+    found = [
+        (f'{member.name} {state.waiting}', state.remedy)
+        for member in cluster.members
+        if (state := (cluster.states or {}).get(member.uuid)) is not None
+        and state.held_up
+    ]
+    if found:
+        yield Limit(_names(finding for finding, _ in found), found[0][1])
+
+
 def _own_overcommit(cluster: Cluster) -> Iterator[Limit]:
     found = [
         f'{host.name} ({vcpus} vCPUs on {host.cpus} CPUs)'
@@ -276,6 +287,7 @@ _FINDERS: Sequence[Callable[[Cluster], Iterator[Limit]]] = (
     _unclaimed,
     _slow,
     _uncontrolled,
+    _spinning,
     _own_overcommit,
     _overcommit,
     _no_agent,

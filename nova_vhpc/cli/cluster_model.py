@@ -63,11 +63,17 @@ class MemberState:
     :ivar latency_us: synchronisation latency in the last control period.
     :ivar problem: why the agent does not control the member; empty if it
         does.
+    :ivar waiting: how its program waits, in words; None if unknown.
+    :ivar remedy: what to do about that; empty if unknown.
+    :ivar held_up: whether its vCPUs never sleep, and siblings are held up.
     """
 
     received: float | None = None
     latency_us: float | None = None
     problem: str = ''
+    waiting: str | None = None
+    remedy: str = ''
+    held_up: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from nova_vhpc.agent import errors, health
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.cli import agents, arguments, base, program
+from nova_vhpc.control import model
 
 
 class _Control(base.Command):
@@ -226,7 +227,15 @@ def describe(host: str, answer: Mapping[str, Any]) -> str:
         name = known.get(uuid, {}).get('name', uuid)
         server = uuid if name == uuid else f'{name} ({uuid})'
         lines.append(f'  claims of {server} steer nothing: {problem}')
-    lines.append(f'  servers: {len(answer.get("vms") or [])}')
+    vms = answer.get('vms') or []
+    lines.append(f'  servers: {len(vms)}')
+    for vm in vms:
+        waiting = vm.get('waiting') or {}
+        if waiting.get('state') == model.WaitState.HELD_UP:
+            lines.append(
+                f'  {vm["server_name"] or vm["name"]} {waiting["finding"]}: '
+                f'{waiting["remedy"]}'
+            )
     return '\n'.join(lines)
 
 

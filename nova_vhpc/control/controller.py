@@ -108,6 +108,7 @@ class Controller:
             pools=pinned.pools,
             cpu_shares=sliced.cpu_shares,
             gangs=sliced.gangs,
+            waiting=sliced.waiting,
         )
 
     def _loose(self, view: model.HostView) -> frozenset[str]:

@@ -367,6 +367,12 @@ class WindowSchedule:
             offset_us -= turn.width_us
         raise AssertionError('unreachable: offset is within the cycle')
 
+    def part_of(self, uuid: str) -> float:
+        """Return the part of the rotation that favours a VM, 0.0 to 1.0."""
+        return sum(
+            turn.width_us for turn in self.turns if uuid in turn.favoured
+        ) / max(1, self.cycle_us)
+
     def shares_of_leavers(
         self, successor: 'WindowSchedule | None'
     ) -> dict[str, int]:
@@ -423,6 +429,35 @@ class Shares:
     played: float
 
 
+class WaitState(enum.StrEnum):
+    """How a program waits, as far as a host can see."""
+
+    WAITS = 'waits'
+    """Its vCPUs sleep at times: it needs no windows."""
+    SPINS = 'spins'
+    """vCPUs never sleep, and none of them waits for a sibling for long."""
+    HELD_UP = 'held-up'
+    """vCPUs never sleep, and are held up: they spin for each other."""
+
+
+class Waiting(NamedTuple):
+    """How a VM's program waits.
+
+    :ivar vcpus: number of its vCPUs.
+    :ivar busy_vcpus: number of those that never sleep.
+    :ivar run_part: part of the time, 0 to 1, for which the one of these runs
+        that runs least.
+    :ivar peers_wait: whether other members of its cluster on this host sleep
+        while they wait.
+    """
+
+    state: WaitState
+    vcpus: int
+    busy_vcpus: int = 0
+    run_part: float = 0.0
+    peers_wait: bool = False
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
     """Input that was not used, or a setting that was not made, and why.
@@ -447,6 +482,8 @@ class Plan:
         not measured, as without gangs.
     :ivar gangs: what gangs are entitled to, to agree with other hosts on
         slots.
+    :ivar waiting: how programs wait, by uuid; VMs of which that is not known
+        are missing.
     """
 
     vms: Mapping[str, VmPlan]
@@ -458,3 +495,4 @@ class Plan:
     pools: Pools | None = None
     cpu_shares: Shares | None = None
     gangs: tuple[GangDemand, ...] = ()
+    waiting: Mapping[str, Waiting] = dataclasses.field(default_factory=dict)

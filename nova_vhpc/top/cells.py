@@ -27,6 +27,7 @@ SHORT_ID = 8
 STATE_STYLES = {
     State.OK: 'green',
     State.WAITING: 'dim',
+    State.SPINNING: 'yellow',
     State.ALONE: 'yellow',
     State.SHORT: 'yellow',
     State.FAILING: 'bold red',

@@ -24,13 +24,14 @@ class State(enum.Enum):
     """State of a server, best first; the value is the word that is shown.
 
     WAITING: the agent has decided nothing yet. ALONE: the agent leaves the
-    server alone for now, for instance after an external change. SHORT: it
-    gets less CPU time than stock Linux would give. FAILING: it cannot be
-    written to.
+    server alone for now, for instance after an external change. SPINNING: its
+    vCPUs never sleep, and are held up. SHORT: it gets less CPU time than stock
+    Linux would give. FAILING: it cannot be written to.
     """
 
     OK = 'ok'
     WAITING = 'wait'
+    SPINNING = 'spins'
     ALONE = 'alone'
     SHORT = 'short'
     FAILING = 'FAIL'

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_vhpc.agent import errors, health
+from nova_vhpc.control import model
 from nova_vhpc.top.model import RECEIVED_ENOUGH, Host, Server, Snapshot, State
 from nova_vhpc.top.sources import Answers
 
@@ -165,15 +166,29 @@ def _state(vm: Document) -> State:
         return State.SHORT
     if vm['released'] or vm['hands_off']:
         return State.ALONE
-    return State.WAITING if vm['phase'] is None else State.OK
+    if vm['phase'] is None:
+        return State.WAITING
+    return State.SPINNING if _advice(vm) else State.OK
 
 
 def _note(vm: Document) -> str:
     """Return why a VM is as it is, what is wrong first."""
-    words = [vm['problem'] or vm['hands_off'] or vm['reason'], *vm['remarks']]
+    words = [
+        vm['problem'] or vm['hands_off'] or vm['reason'],
+        _advice(vm),
+        *vm['remarks'],
+    ]
     if vm['released']:
         words.insert(0, f'external change: {", ".join(vm["released"])}')
     return _line('; '.join(filter(None, words)))
+
+
+def _advice(vm: Document) -> str:
+    """Return what to do about a program that spins; empty for others."""
+    waiting = vm.get('waiting') or {}
+    if waiting.get('state') != model.WaitState.HELD_UP:
+        return ''
+    return f'{waiting["finding"]}: {waiting["remedy"]}'
 
 
 def _line(text: object) -> str:

@@ -32,6 +32,7 @@ HELP = text.Text.from_markup(
 [bold]State[/bold]
   [green]ok[/green]          the agent manages it
   [dim]wait[/dim]        nothing is decided yet
+  [yellow]spins[/yellow]       its vCPUs never sleep, and are held up
   [yellow]alone[/yellow]       the agent leaves it alone; the note says why
   [yellow]short[/yellow]       it gets less CPU time than stock Linux gives
   [bold red]FAIL[/bold red]        it cannot be written to; the note says why

@@ -10,7 +10,7 @@ from typing import Any
 
 from nova_vhpc.control import config as control_config
 from nova_vhpc.control import controller, model
-from nova_vhpc.control.gang import feedback, policy
+from nova_vhpc.control.gang import feedback, policy, stock_demand, weights
 from nova_vhpc.control.pinning import balance
 from nova_vhpc.control.predictors import last_value
 from nova_vhpc.control.slices import base
@@ -74,15 +74,27 @@ class _WithoutSides(policy.GangPolicy):
 class _WithoutHeadroom(policy.GangPolicy):
     """Gangs outweigh all others, also VMs that wake up."""
 
-    def _headroom_beside(self, *args: Any) -> float:
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        super().__init__(config)
+        self._headrooms = dict.fromkeys((True, False), _NoHeadroom(1))
+
+
+class _NoHeadroom(weights.WakeupHeadroom):
+    def advance(self, weight: float) -> float:
         return sys.float_info.max
 
 
 class _WithoutDemand(policy.GangPolicy):
     """Each VM is entitled to its part of the CPUs whether it sleeps or not."""
 
-    def _demanded_cpus(
-        self, vms: Iterable[model.VmView | model.OtherVm], elapsed_us: float
+    def __init__(self, config: control_config.ControlConfig) -> None:
+        super().__init__(config)
+        self._stock_demand = _AllVcpus(self._demand_tracker)
+
+
+class _AllVcpus(stock_demand.StockDemand):
+    def advance(
+        self, vms: Iterable[model.VmView | model.OtherVm], *args: Any
     ) -> dict[str, float]:
         return {vm.uuid: float(vm.vcpus) for vm in vms}
 

@@ -81,6 +81,7 @@ class Host:
     :param hz: Linux's ticks per second, each CPU's in a phase of its own.
     :param noise: None for none.
     :param switch_us: time that a thread loses when it begins to run.
+    :param wake_us: time that it loses on top if it slept.
     :param player: who writes, or None if writes cost nothing.
     :param machine_weight: weight of a group that holds all VMs, as systemd's
         ``machine.slice`` does; None if VMs compete with the host's threads.
@@ -98,6 +99,7 @@ class Host:
         sockets: int = 1,
         noise: Noise | None = DEFAULT_NOISE,
         switch_us: float = 3.0,
+        wake_us: float = 0.0,
         player: Player | None = None,
         machine_weight: int | None = None,
         max_vms: int | None = None,
@@ -112,6 +114,7 @@ class Host:
                 sockets=sockets,
                 noise=noise,
                 switch_us=switch_us,
+                wake_us=wake_us,
                 max_vms=max_vms,
             ),
             0,

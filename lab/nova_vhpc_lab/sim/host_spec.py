@@ -100,6 +100,7 @@ class HostSpec:
     :ivar name: name or seed by which the host can be made again.
     :ivar hz: frequency of Linux's tick.
     :ivar switch_us: time that a vCPU loses when it begins to run.
+    :ivar wake_us: time that it loses on top if it slept (halt and wake-up).
     :ivar machine_weight: weight of a group that holds all VMs; None for no
         such group.
     :ivar agent: the agent's threads, which then compete for the CPUs; None
@@ -114,6 +115,7 @@ class HostSpec:
     sockets: int = 1
     kernel: kernels.Kernel = kernels.LINUX
     switch_us: float = 3.0
+    wake_us: float = 0.0
     machine_weight: int | None = None
     agent: AgentThreads | None = None
 

@@ -105,6 +105,8 @@ class Hosts:
     :param hz: Linux's ticks per second, each CPU's in a phase of its own.
     :param noise: None for none.
     :param switch_us: time that a thread loses when it begins to run.
+    :param wake_us: time that it loses on top if it slept: what a vCPU's halt
+        and wake-up take.
     :param max_vms: of one host on the mean, also of those that ended.
     :param max_threads: likewise.
     :ivar kernel: their CPU scheduler.
@@ -123,6 +125,7 @@ class Hosts:
         sockets: int = 1,
         noise: Noise | None = DEFAULT_NOISE,
         switch_us: float = 3.0,
+        wake_us: float = 0.0,
         max_vms: int | None = None,
         max_threads: int | None = None,
         network: Network = DEFAULT_NETWORK,
@@ -162,6 +165,7 @@ class Hosts:
                 k['ratelimit'] = kernel.ratelimit_us * _NS
                 self.state.hosts['period'] = k['slice']
         k['switch_cost'] = round(switch_us * _NS)
+        k['wake_cost'] = round(wake_us * _NS)
         k['noise_every'] = round(noise.every_us * _NS)
         k['noise_lasts'] = round(noise.lasts_us * _NS)
         self.state.random[0] = np.uint64(seed * 0x9E3779B9 + 12345)
@@ -270,7 +274,11 @@ class Hosts:
     def _barrier(self, program: programs.Barrier, name: str | None) -> int:
         """Return the number of the VM's, or its cluster's, barrier."""
         k: Any = self.state.k[0]
+        spin = _spin_ns(program)
         if name is not None and name in self._barriers:
+            barrier = self.state.barriers[self._barriers[name]]
+            if barrier['spin'] < 0 <= spin or 0 <= spin < barrier['spin']:
+                barrier['spin'] = spin
             return self._barriers[name]
         number = int(k['barriers'])
         k['barriers'] = number + 1
@@ -281,13 +289,7 @@ class Hosts:
         barrier['spread'] = program.spread
         barrier['round_ns'] = barrier['work']
         barrier['resend'] = round(self._network.resend_us * _NS)
-        match program:
-            case programs.Spin():
-                barrier['spin'] = -1
-            case programs.SpinThenBlock():
-                barrier['spin'] = round(program.spin_us * _NS)
-            case programs.Block():
-                barrier['spin'] = 0
+        barrier['spin'] = spin
         if name is not None:
             self._barriers[name] = number
         return number
@@ -361,3 +363,16 @@ class Hosts:
                 record['io_each'] = program.events
             case _:
                 record['kind'] = state.BARRIER
+                spin = _spin_ns(program)
+                record['spin'] = state.NEVER if spin < 0 else spin
+
+
+def _spin_ns(program: programs.Barrier) -> int:
+    """Return how long a member spins before it sleeps; -1 if it never does."""
+    match program:
+        case programs.Spin():
+            return -1
+        case programs.SpinThenBlock():
+            return round(program.spin_us * _NS)
+        case programs.Block():
+            return 0

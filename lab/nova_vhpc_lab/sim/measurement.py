@@ -98,6 +98,7 @@ def start(spec: host_spec.HostSpec, seed: int) -> tuple[Host, dict[str, int]]:
         seed=seed,
         sockets=spec.sockets,
         switch_us=spec.switch_us,
+        wake_us=spec.wake_us,
         machine_weight=spec.machine_weight,
     )
     return host, add_vms(host, spec)

@@ -220,7 +220,9 @@ class Service:
         """Return the status document, see :mod:`.status`."""
         document = self._host_document()
         document['vms'] = status.guest_statuses(
-            dict(self.guest_manager.guests), self.tick_loop.last
+            dict(self.guest_manager.guests),
+            self.tick_loop.last,
+            self.window_player.status().playing,
         )
         document['health'] = self._health_watch.judge(document)
         return document

@@ -22,6 +22,7 @@ from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import manager
 from nova_vhpc.agent.probes import sampler
 from nova_vhpc.control import model
+from nova_vhpc.control.gang import waiting as gang_waiting
 from nova_vhpc.linux import cpus
 
 VERSION = 1
@@ -87,6 +88,8 @@ def guest_status(
     period_us: int = 0,
     diagnostics: Sequence[str] = (),
     received: float | None = None,
+    waiting: model.Waiting | None = None,
+    windows_part: float = 0.0,
 ) -> dict[str, Any]:
     """Return the status of one guest.
 
@@ -98,6 +101,8 @@ def guest_status(
         tick, and why.
     :param received: CPU time received, as a part of what stock Linux would
         give; None if that is not measured.
+    :param waiting: how its program waits; None if that is not known.
+    :param windows_part: part of the time that gang windows favour it.
     """
     target = guest.reader.target
     sample = view.sample if view is not None else model.Sample()
@@ -122,6 +127,7 @@ def guest_status(
         'io_events': sample.io_events,
         'run_us': guest.reader.run_us(period_us),
         'received': received,
+        'waiting': _waiting(waiting, windows_part),
         **_counted(guest),
         'window_s': guest.window_s,
         'predicted_events': plan.predicted_events if plan else None,
@@ -136,6 +142,22 @@ def guest_status(
         'failures': guest.failures.count,
         'quarantined': guest.failures.quarantined,
         'problem': guest.failures.problem,
+    }
+
+
+def _waiting(
+    waiting: model.Waiting | None, windows_part: float
+) -> dict[str, Any] | None:
+    if waiting is None:
+        return None
+    finding, remedy = gang_waiting.describe(waiting, windows_part)
+    return {
+        'state': waiting.state.value,
+        'busy_vcpus': waiting.busy_vcpus,
+        'run_part': waiting.run_part,
+        'peers_wait': waiting.peers_wait,
+        'finding': finding,
+        'remedy': remedy,
     }
 
 
@@ -169,17 +191,22 @@ def _tune(tune: model.CpuTune) -> dict[str, Any]:
 
 
 def guest_statuses(
-    guests: Mapping[str, Guest], last: tick_result.TickResult | None
+    guests: Mapping[str, Guest],
+    last: tick_result.TickResult | None,
+    windows_playing: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the status of every guest, sorted by name.
 
     :param last: result of the last tick; None before it.
+    :param windows_playing: whether its gang windows are played.
     """
     views = {} if last is None else {vm.uuid: vm for vm in last.view.vms}
     plans = {} if last is None else last.plan.vms
     period_us = 0 if last is None else last.view.period_us
     shares = None if last is None else last.plan.cpu_shares
     received = {} if shares is None else shares.received
+    waiting = {} if last is None else last.plan.waiting
+    windows = last.plan.windows if last and windows_playing else None
     diagnostics: dict[str, list[str]] = {}
     for diagnostic in () if last is None else last.plan.ignored:
         diagnostics.setdefault(diagnostic.uuid, []).append(diagnostic.reason)
@@ -195,6 +222,8 @@ def guest_statuses(
                 period_us,
                 diagnostics.get(uuid, ()),
                 received.get(uuid),
+                waiting.get(uuid),
+                0.0 if windows is None else windows.part_of(uuid),
             )
             for uuid, guest in guests.items()
         ),

@@ -88,6 +88,10 @@ FAMILIES = (
         'vm_received_ratio',
         'CPU time received, by what stock Linux would give.',
     ),
+    _gauge(
+        'vm_spinning_held_up',
+        '1 if vCPUs never sleep and are held up; none while unknown.',
+    ),
     _gauge('vm_io_phase', '1 in the I/O phase.'),
     _gauge('vm_quarantined', '1 in quarantine.'),
     _gauge('vm_handed_back', '1 if handed back after an external change.'),
@@ -189,6 +193,7 @@ class VmMetrics:
             _seconds(width_us),
             share,
             facts.received.get(uuid),
+            facts.held_up.get(uuid),
             None if plan is None else int(plan.phase is model.Phase.IO),
             int(guest.failures.quarantined),
             int(bool(guest.external)),
@@ -206,11 +211,16 @@ class _TickFacts:
         self.clusters: dict[str, str | None] = {}
         self.plans: Mapping[str, model.VmPlan] = {}
         self.received: Mapping[str, float] = {}
+        self.held_up: dict[str, int] = {}
         self.windows: dict[str, tuple[int, float]] = {}
         if result is None:
             return
         self.clusters = {vm.uuid: vm.cluster for vm in result.view.vms}
         self.plans = result.plan.vms
+        self.held_up = {
+            uuid: int(one.state is model.WaitState.HELD_UP)
+            for uuid, one in result.plan.waiting.items()
+        }
         if result.plan.cpu_shares is not None:
             self.received = result.plan.cpu_shares.received
         schedule = result.plan.windows

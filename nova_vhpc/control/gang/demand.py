@@ -193,6 +193,30 @@ class DemandTracker:
             if vcpu.elapsed_us > 0
         )
 
+    def runnable_cpus(self, uuid: str) -> float:
+        """Return how many vCPUs ran or waited for a CPU, mean likewise."""
+        return sum(
+            min(1.0, vcpu.runnable_us / vcpu.elapsed_us)
+            for vcpu in self._vms[uuid].vcpus
+            if vcpu.elapsed_us > 0
+        )
+
+    def loads(self, uuid: str) -> list[tuple[float, float]]:
+        """Return parts of the time that each vCPU ran, and was held up.
+
+        :returns: empty until they are known.
+        """
+        state = self._vms.get(uuid)
+        if state is None or state.unmeasured or state.spinning is None:
+            return []
+        return [
+            (
+                vcpu.run_us / vcpu.elapsed_us,
+                (vcpu.runnable_us - vcpu.run_us) / vcpu.elapsed_us,
+            )
+            for vcpu in state.vcpus
+        ]
+
     def is_cpu_bound(self, uuid: str) -> bool:
         """Return whether any vCPU of a VM is CPU-bound."""
         return bool(self.cpu_bound_vcpus(uuid))

@@ -7,13 +7,26 @@ vCPUs find cold caches. The CPUs that slots leave clear are the same ones as
 far as possible, so that VMs in no gang stay there.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import model
 from nova_vhpc.control.gang import gangs
 
 Placement = Mapping[str, tuple[int, ...]]
 """By uuid of each VM that runs in a slot, the CPU of each of its vCPUs."""
+
+
+def bound_cpus(
+    vms: Iterable[model.VmView | model.OtherVm], host_cpus: frozenset[int]
+) -> frozenset[int]:
+    """Return the CPUs that unmanaged VMs are bound to, if not to all."""
+    bound: frozenset[int] = frozenset()
+    for vm in vms:
+        pins = vm.vcpu_pins if isinstance(vm, model.OtherVm) else None
+        allowed = frozenset[int]().union(*(pins or ())) & host_cpus
+        if allowed != host_cpus:
+            bound |= allowed
+    return bound
 
 
 class Placer:

@@ -3,14 +3,12 @@
 """``gang``: windows in which the vCPUs of one parallel VM run together.
 
 Linux runs the vCPUs of one VM at different times, so that a vCPU spins for a
-sibling that is not running. Shorter time slices do not help; running the vCPUs
-at the same time does. This is gang scheduling in user space: a rotation of
-*windows*, in each of which some gangs are *favoured*. Each vCPU of a favoured
-gang has a CPU of its own and weighs nearly everything there; gangs that are
-out of turn are idle (``cpu.idle``), so that they run only where nothing else
-wants to. The window is the time slice that the ATC paper adapts. Here a
-shorter one costs more than it gives, so it is as short as the cost of its
-borders allows (:mod:`nova_vhpc.control.gang.window_width`).
+sibling that is not running. Gang scheduling in user space runs them at the
+same time: in a rotation of *windows*, in each of which some gangs are
+*favoured*. Each vCPU of a favoured gang has a CPU of its own and weighs nearly
+everything there; gangs that are out of turn are idle (``cpu.idle``), so that
+they run only where nothing else wants to. The window is the time slice that
+the ATC paper adapts; it is as short as the cost of its borders allows.
 
 Words of this package:
 
@@ -26,12 +24,11 @@ intermittent VM
 own weight
     ``cpu_shares`` of a VM as they are without windows.
 
-Gangs are packed into windows so that each has its entitlement
-(:mod:`nova_vhpc.control.gang.matrix`), and what every CPU-bound VM really
-received corrects that (:mod:`nova_vhpc.control.gang.feedback`). VMs that are
-in no gang are never written.
+VMs that are in no gang are never written.
 """
 
+import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_vhpc.control import config as control_config
@@ -40,10 +37,13 @@ from nova_vhpc.control.gang import (
     demand,
     entitlement,
     feedback,
-    frame_packing,
     gangs,
     matrix,
     placement,
+    rotations,
+    schedule,
+    stock_demand,
+    waiting,
     weights,
     window_width,
 )
@@ -54,21 +54,6 @@ from nova_vhpc.control.slots import frame
 # Looking up a member of an enum takes long, for each VM in each tick.
 _LATENCY, _PARALLEL = model.Workload.LATENCY, model.Workload.PARALLEL
 
-SMALL_CHANGE = 0.02
-"""A smaller change of a part of the time changes nothing: else each small
-change of demand would make a new schedule."""
-
-SMALL_CORRECTION = 0.004
-HELD_PERIODS = 5
-"""Smaller corrections of a window's part are left, and others are made after
-this many control periods only: each new schedule disturbs the rotation."""
-
-UNNOTICED = 0.1
-UNNOTICED_CPUS = 0.03
-LASTING_US = 15_000_000
-"""VMs that sleep may use this part, or so many CPUs, more than before windows
-were played. If they use more for so long, the host is watched again."""
-
 SERVED = 0.97
 """Part of the CPUs that a VM wants from which it counts as having them all."""
 
@@ -76,35 +61,29 @@ DOMINANT = 3.0
 """Times that a favoured vCPU must weigh what a vCPU of a CPU-bound VM weighs.
 Gangs cannot reach this weight beside busy servers, which must not wait."""
 
+JUDGE_PERIODS = 10
+"""Control periods from one judgement of how programs wait to the next."""
+
 SIDE_PERIODS = 30
 """Rotate gangs over CPUs after this many control periods, so that a disturbed
 CPU slows all gangs equally."""
 
-MAX_CYCLE_US = 1_200_000
-"""Longest rotation: VMs must have their part of any two seconds."""
-
-_NO_PLACE = base.VmSlice(
-    reason='no windows: it finds no place beside the other VMs'
+NO_PLACE = 'no windows: it finds no place beside the other VMs'
+MAY_NOT_PLACE = (
+    'no windows: the agent may not place vCPUs; it needs CAP_SYS_NICE'
 )
-_MAY_NOT_PLACE = base.VmSlice(
-    reason='no windows: the agent may not place vCPUs; it needs CAP_SYS_NICE'
+CANNOT_IDLE = 'no windows: the kernel has no cpu.idle; it needs Linux 5.15'
+UNMEASURED = 'no windows: its CPU time cannot be measured'
+NEEDLESS = 'needs no windows: no VM that never sleeps competes with it'
+WAITS = 'waits: needs no windows'
+SOME_SLEEP = 'no windows: only some of its vCPUs never sleep'
+NOT_SPINNING = (
+    'needs no windows: its vCPUs sleep, or reach their quota, at times'
 )
-_CANNOT_IDLE = base.VmSlice(
-    reason='no windows: the kernel has no cpu.idle; it needs Linux 5.15'
+BUSY_SERVERS = (
+    'no windows: they would delay VMs that are busy and sleep at times'
 )
-_UNMEASURED = base.VmSlice(
-    reason='no windows: its CPU time cannot be measured'
-)
-
-_NEEDLESS = base.VmSlice(
-    reason='needs no windows: no VM that never sleeps competes with it'
-)
-_NOT_SPINNING = base.VmSlice(
-    reason='needs no windows: its vCPUs sleep, or reach their quota, at times'
-)
-_BUSY_SERVERS = base.VmSlice(
-    reason='no windows: they would delay VMs that are busy and sleep at times'
-)
+"""Reasons for no windows; further ones in :mod:`.gangs`, :mod:`.feedback`."""
 
 
 class GangPolicy:
@@ -128,21 +107,14 @@ class GangPolicy:
             beside: weights.WakeupHeadroom(config.rebalance_periods)
             for beside in (True, False)
         }
-        self._placer = placement.Placer()
         self.feedback = feedback.Feedback(config.harm_limit)
-        # Gangs and demand seldom change.
+        self._stock_demand = stock_demand.StockDemand(self._demand_tracker)
+        # Gangs seldom change.
         self._gangs = memo.LastCall(gangs.form)
-        self._rotation = memo.LastCall(matrix.rotation)
-        self._pack = memo.LastCall(frame_packing.pack)
-        self._packing: frame_packing.Packing | None = None
-        self._schedule = memo.LastCall(self._make_schedule)
-        self._placed = memo.LastCall(self._placer.place)
-        self._demands: tuple[matrix.Demand, ...] = ()
-        self._lone_demands: tuple[matrix.Demand, ...] = ()
-        self._slots: tuple[matrix.Slot, ...] = ()
-        self._held_periods = 0
-        self._stock_cpus: dict[str, float] = {}
-        self._excess_us = 0.0
+        self._rotations = rotations.Rotations(self._demand_tracker)
+        self._placed = memo.LastCall(placement.Placer().place)
+        self._schedule = memo.LastCall(schedule.make)
+        self._waiting: dict[str, model.Waiting] = {}
         self._periods = 0
 
     def decide(self, context: base.SliceContext) -> base.SliceDecision:
@@ -157,75 +129,101 @@ class GangPolicy:
         )
         vms: list[model.VmView | model.OtherVm] = [*view.vms, *view.others]
         self._demand_tracker.advance(vms)
+        if self._periods % JUDGE_PERIODS == 0:
+            self._waiting = waiting.judge_all(
+                view.vms, self._demand_tracker, self._waiting
+            )
+        return dataclasses.replace(
+            self._windows(view, vms, context.in_io_pool),
+            waiting=self._waiting,
+        )
+
+    def _windows(
+        self,
+        view: model.HostView,
+        vms: Sequence[model.VmView | model.OtherVm],
+        in_io_pool: Collection[str],
+    ) -> base.SliceDecision:
+        """Return the decision, but how programs wait."""
         parallel = [vm for vm in view.vms if vm.workload == _PARALLEL]
         limits = view.limits
         if limits.max_shares < max(1, limits.min_shares):
             # Windows are played by shares, and this actuator sets none.
             return base.SliceDecision()
         if not (limits.can_idle and limits.can_place):
-            lacking = _MAY_NOT_PLACE if limits.can_idle else _CANNOT_IDLE
-            return base.SliceDecision(
-                vms={vm.uuid: lacking for vm in parallel}
-            )
-        without: dict[str, base.VmSlice] = {}
+            lacking = MAY_NOT_PLACE if limits.can_idle else CANNOT_IDLE
+            return _without({vm.uuid: lacking for vm in parallel})
+        reasons: dict[str, str] = {}
         for vm in parallel:
             # What windows cost such a VM would not be known.
             if self._demand_tracker.is_unmeasured(vm.uuid):
-                without[vm.uuid] = _UNMEASURED
+                reasons[vm.uuid] = UNMEASURED
             elif self._demand_tracker.is_spinning(vm.uuid) is False:
-                without[vm.uuid] = _NOT_SPINNING
-        candidates = self._candidates(parallel, context.in_io_pool)
+                reasons[vm.uuid] = self._why_not_spinning(vm)
+        candidates = self._candidates(parallel, in_io_pool)
         formed = self._gangs(candidates)
-        without |= {
-            uuid: base.VmSlice(reason=reason)
-            for uuid, reason in gangs.left_out(candidates, formed).items()
-        }
-        if not formed:
-            self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=without)
         # The siblings of a single vCPU can be on other hosts only.
         gang_list = [
             gang for gang in formed if gang.width > 1 or gang.key in view.slots
         ]
-        lone = [gang for gang in formed if gang not in gang_list]
-        without |= {
-            member.uuid: base.VmSlice(reason=gangs.ONE_VCPU)
-            for gang in lone
-            for member in gang.members
-        }
+        reasons |= gangs.left_out(candidates, gang_list)
+        if not formed:
+            self.feedback.advance(view.period_us, {}, {}, frozenset())
+            return _without(reasons)
         own_weights = fair_share.own_weights(view)
-        demanded_cpus = self._demanded_cpus(vms, view.period_us)
-        fair = entitlement.fair_cpus(
-            vms,
-            own_weights,
-            self._usable_cpus.all_cpus,
-            demanded_cpus,
-            view.outside_cpus,
+        host_cpus = self._usable_cpus.all_cpus
+        demanded_cpus = self._stock_demand.advance(
+            vms, len(host_cpus), view.period_us, self.feedback
         )
-        self._lone_demands = tuple(gang.demand(fair) for gang in lone)
-        rotation = self._rotate(gang_list, vms, fair, own_weights, view.slots)
+        fair = entitlement.fair_cpus(
+            vms, own_weights, host_cpus, demanded_cpus, view.outside_cpus
+        )
+        rotation = self._rotations.choose(
+            gang_list, vms, fair, own_weights, view.slots, len(host_cpus)
+        )
+        # What this host asks for when hosts agree on slots.
+        wanted = tuple(
+            model.GangDemand(one.key, one.width, one.part)
+            for one in (
+                *self._rotations.demands,
+                *(one.demand(fair) for one in formed if one not in gang_list),
+            )
+            if one.part > 0
+        )
         if not gang_list:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return base.SliceDecision(vms=without, gangs=self._gang_demands())
+            return _without(reasons, wanted)
         members = {
             member.uuid: member
             for gang in gang_list
             if gang.key not in rotation.excluded
             for member in gang.members
         }
-        cpu_bound = self._cpu_bound(view, vms, members)
-        self._measure(
-            vms,
-            fair,
-            members,
-            frozenset((*members, *(vm.uuid for vm in cpu_bound))),
-            view.period_us,
+        # A VM whose answers are urgent does not count as CPU-bound.
+        urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
+        cpu_bound = [
+            vm
+            for vm in vms
+            if self._demand_tracker.is_cpu_bound(vm.uuid)
+            and vm.uuid not in members
+            and vm.uuid not in urgent
+        ]
+        self._measure(vms, fair, members, cpu_bound, view.period_us)
+        for gang in gang_list:
+            if gang.key in rotation.excluded or not self.feedback.playing:
+                for uuid, *_ in gang.members:
+                    reasons[uuid] = NO_PLACE
+                    if uuid in members:
+                        reasons[uuid] = f'no windows: {self.feedback.reason}'
+        intermittent = (
+            own_weights.keys() - members.keys() - {vm.uuid for vm in cpu_bound}
         )
-        without |= self._without_windows(members, rotation, gang_list)
-        headroom = self._headroom_beside(
-            cpu_bound, members, own_weights, limits
+        headroom = self._headrooms[bool(cpu_bound)].advance(
+            weights.wakeup_headroom(
+                intermittent, own_weights, self._demand_tracker, limits
+            )
         )
-        reason = self._needless_or_harmful(
+        reason = _needless_or_harmful(
             rotation,
             all(
                 fair[uuid] >= SERVED * cpus
@@ -238,29 +236,34 @@ class GangPolicy:
         if reason is not None:
             if self.feedback.playing:
                 self.feedback.watch_again()
-            return base.SliceDecision(
-                vms=without | dict.fromkeys(members, reason),
-                gangs=self._gang_demands(),
-            )
+            return _without(reasons | dict.fromkeys(members, reason), wanted)
         slots: tuple[matrix.Slot, ...] = ()
         placements: tuple[placement.Placement, ...] = ()
         if self.feedback.playing and members:
-            slots = self._lengths(rotation, gang_list)
-            placements = self._placements(
-                slots, gang_list, view.cpus, cpu_bound
+            slots = self._rotations.corrected(
+                rotation, gang_list, self.feedback
+            )
+            by_key = {gang.key: gang for gang in gang_list}
+            placements = self._placed(
+                tuple(
+                    tuple(by_key[key] for key in sorted(slot.gangs))
+                    for slot in slots
+                ),
+                view.cpus,
+                placement.bound_cpus(cpu_bound, host_cpus),
+                self._periods // self.side_periods,
             )
             # A VM without a window would be idle in all of them.
             placed = frozenset[str]().union(*placements)
-            without |= dict.fromkeys(members.keys() - placed, _NO_PLACE)
+            reasons |= dict.fromkeys(members.keys() - placed, NO_PLACE)
             members = {
                 uuid: members[uuid] for uuid in members if uuid in placed
             }
+        decision = dataclasses.replace(
+            _without(reasons, wanted), cpu_shares=self.feedback.shares()
+        )
         if not slots or not members:
-            return base.SliceDecision(
-                vms=without,
-                cpu_shares=self.feedback.shares(),
-                gangs=self._gang_demands(),
-            )
+            return decision
         # Beside a small weight idle groups run now and then, too, and each
         # time all siblings wait.
         if cpu_bound or headroom >= limits.max_shares:
@@ -277,45 +280,26 @@ class GangPolicy:
             )
         width_us = self._window_width.advance(view.window_late_us)
         parts = tuple(slot.part for slot in slots)
-        if self._packing is None:
-            cycle_us = self._cycle_us(parts, width_us)
+        if self._rotations.packing is None:
+            cycle_us = schedule.cycle_us(
+                parts, width_us, self._config.gang_min_window_us
+            )
         else:
             # As long as on the other hosts.
             width_us = self._config.gang_window_us
             cycle_us = frame.SLOTS * width_us
-        windows = self._schedule(
-            parts,
-            placements,
-            window_shares,
-            {uuid: own_weights[uuid] for uuid in members},
-            cycle_us,
-        )
         playing = base.VmSlice(width_us, 'gang window', by_windows=True)
-        return base.SliceDecision(
-            vms=without | dict.fromkeys(members, playing),
-            windows=windows,
-            cpu_shares=self.feedback.shares(),
-            gangs=self._gang_demands(),
+        return dataclasses.replace(
+            decision,
+            vms={**decision.vms, **dict.fromkeys(members, playing)},
+            windows=self._schedule(
+                parts,
+                placements,
+                window_shares,
+                {uuid: own_weights[uuid] for uuid in members},
+                cycle_us,
+            ),
         )
-
-    def _gang_demands(self) -> tuple[model.GangDemand, ...]:
-        """Return what this host asks for when hosts agree on slots."""
-        return tuple(
-            model.GangDemand(one.key, one.width, one.part)
-            for one in (*self._demands, *self._lone_demands)
-            if one.part > 0
-        )
-
-    def _cycle_us(self, parts: tuple[float, ...], width_us: int) -> int:
-        """Return the length of a rotation.
-
-        :param width_us: mean length of a window.
-        """
-        cycle_us = max(
-            len(parts) * width_us,
-            round(self._config.gang_min_window_us / max(1e-3, min(parts))),
-        )
-        return min(cycle_us, MAX_CYCLE_US)
 
     def _candidates(
         self, parallel: Iterable[model.VmView], in_io_pool: Collection[str]
@@ -333,253 +317,26 @@ class GangPolicy:
             and self._demand_tracker.is_spinning(vm.uuid)
         ]
 
-    def _cpu_bound(
-        self,
-        view: model.HostView,
-        vms: Iterable[model.VmView | model.OtherVm],
-        members: Collection[str],
-    ) -> list[model.VmView | model.OtherVm]:
-        """Return the CPU-bound VMs beside these members of gangs.
-
-        A VM whose answers are urgent does not count as CPU-bound.
-        """
-        urgent = {vm.uuid for vm in view.vms if vm.workload == _LATENCY}
-        return [
-            vm
-            for vm in vms
-            if vm.uuid not in members
-            and vm.uuid not in urgent
-            and self._demand_tracker.is_cpu_bound(vm.uuid)
-        ]
-
-    def _headroom_beside(
-        self,
-        cpu_bound: Sequence[model.VmView | model.OtherVm],
-        members: Mapping[str, gangs.Member],
-        own_weights: Mapping[str, int],
-        limits: model.ActuatorLimits,
-    ) -> float:
-        """Return the highest weight of a gang on a CPU.
-
-        With more, VMs that sleep would not be served in time.
-        """
-        intermittent = (
-            own_weights.keys() - members.keys() - {vm.uuid for vm in cpu_bound}
-        )
-        return self._headrooms[bool(cpu_bound)].advance(
-            weights.wakeup_headroom(
-                intermittent, own_weights, self._demand_tracker, limits
-            )
-        )
-
-    def _needless_or_harmful(
-        self,
-        rotation: matrix.Rotation,
-        all_served: bool,
-        cpu_bound: Sequence[model.VmView | model.OtherVm],
-        headroom: float,
-        own_weights: Mapping[str, int],
-    ) -> base.VmSlice | None:
-        """Return why no gang has windows on this host, or None.
-
-        :param all_served: whether all VMs have the CPUs that they want.
-            Siblings run together anyway then, as do gangs that compete with
-            nobody who never sleeps.
-        """
-        alone = len(rotation.slots) == 1 or len(rotation.served) == 1
-        if all_served or (alone and not cpu_bound):
-            return _NEEDLESS
-        if cpu_bound and headroom < DOMINANT * max(
-            own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
-        ):
-            return _BUSY_SERVERS
-        return None
-
-    def _demanded_cpus(
-        self, vms: Iterable[model.VmView | model.OtherVm], elapsed_us: float
-    ) -> dict[str, float]:
-        """Return the CPUs that each VM would use if nothing else ran.
-
-        A VM that sleeps uses more if windows serve it better than the kernel
-        does; that counts as its demand only after it was seen without windows.
-        """
-        demanded: dict[str, float] = {}
-        kept: dict[str, float] = {}
-        excess = 0.0
-        for vm in vms:
-            now = self._demand_tracker.cpus(vm.uuid)
-            before = self._stock_cpus.get(vm.uuid)
-            if before is None or not self.feedback.playing:
-                before = now
-            kept[vm.uuid] = before
-            if not self._demand_tracker.is_cpu_bound(vm.uuid):
-                most = before + max(UNNOTICED_CPUS, UNNOTICED * before)
-                excess += max(0.0, now - most)
-                now = min(now, most)
-            demanded[vm.uuid] = now
-        self._stock_cpus = kept
-        if excess <= UNNOTICED * len(self._usable_cpus.all_cpus):
-            self._excess_us = 0.0
-        elif self.feedback.playing:
-            self._excess_us += elapsed_us
-            if self._excess_us >= LASTING_US:
-                self._excess_us = 0.0
-                self.feedback.watch_again()
-        return demanded
-
-    def _rotate(
-        self,
-        gang_list: Sequence[gangs.Gang],
-        vms: Sequence[model.VmView | model.OtherVm],
-        fair: Mapping[str, float],
-        own_weights: Mapping[str, int],
-        agreed: Mapping[str, model.ClusterSlot],
-    ) -> matrix.Rotation:
-        """Return the slots for what gangs are entitled to.
-
-        Small changes of demand change nothing.
-
-        :param agreed: slots on which the hosts of a cluster agreed.
-        """
-        earlier = {one.key: one for one in self._demands}
-        demands = []
-        for gang in gang_list:
-            now = gang.demand(fair)
-            before = earlier.get(gang.key)
-            if (
-                before is not None
-                and before.width == now.width
-                and abs(before.part - now.part) <= SMALL_CHANGE
-            ):
-                now = before
-            if now.part > 0:
-                demands.append(now)
-        self._demands = tuple(demands)
-        cpus = len(self._usable_cpus.all_cpus)
-        in_gangs = {
-            member.uuid for gang in gang_list for member in gang.members
-        }
-        outside = sum(
-            part for uuid, part in fair.items() if uuid not in in_gangs
-        )
-        is_shared = outside > SMALL_CHANGE * cpus
-        cpu_bound = self._outside(vms, fair, own_weights, in_gangs)
-        held = {
-            one.key: agreed[one.key]
-            for one in self._demands
-            if one.key in agreed
-        }
-        if not held:
-            self._packing = None
-            return self._rotation(self._demands, cpus, is_shared, cpu_bound)
-        packing = self._pack(self._demands, held, cpus, is_shared, cpu_bound)
-        if packing.worst > matrix.GOOD_ENOUGH:
-            # Nobody may lack time because other hosts agreed on something.
-            local = self._rotation(self._demands, cpus, is_shared, cpu_bound)
-            if not local.excluded:
-                self._packing = None
-                return local
-        self._packing = packing
-        return packing.rotation
-
-    def _outside(
-        self,
-        vms: Iterable[model.VmView | model.OtherVm],
-        fair: Mapping[str, float],
-        own_weights: Mapping[str, int],
-        in_gangs: Collection[str],
-    ) -> tuple[matrix.Outside, ...]:
-        """Return what CPU-bound VMs in no gang are entitled to."""
-        return tuple(
-            sorted(
-                matrix.Outside(
-                    len(self._demand_tracker.cpu_bound_vcpus(vm.uuid)),
-                    round(fair[vm.uuid], 1),
-                    own_weights[vm.uuid],
-                )
-                for vm in vms
-                if vm.uuid not in in_gangs
-                and self._demand_tracker.is_cpu_bound(vm.uuid)
-            )
-        )
-
-    def _lengths(
-        self, rotation: matrix.Rotation, gang_list: Sequence[gangs.Gang]
-    ) -> tuple[matrix.Slot, ...]:
-        """Return the slots with corrected lengths.
-
-        Small changes change nothing.
-        """
-        corrections = {
-            gang.key: self.feedback.correction(
-                member.uuid for member in gang.members
-            )
-            for gang in gang_list
-        }
-        pause = self.feedback.pause_correction
-        if self._packing is None:
-            slots = matrix.corrected(rotation, corrections, pause)
-        else:
-            slots = self._packing.windows(corrections, pause)
-        held = self._slots
-        same_gangs = [slot.gangs for slot in slots] == [
-            slot.gangs for slot in held
-        ]
-        self._held_periods += 1
-        if same_gangs and (
-            self._held_periods < HELD_PERIODS
-            or all(
-                abs(slot.part - before.part) <= SMALL_CORRECTION
-                for slot, before in zip(slots, held, strict=True)
-            )
-        ):
-            return held
-        self._held_periods = 0
-        self._slots = slots
-        return slots
-
-    def _placements(
-        self,
-        slots: tuple[matrix.Slot, ...],
-        gang_list: Iterable[gangs.Gang],
-        cpus: tuple[model.Cpu, ...],
-        cpu_bound: Iterable[model.VmView | model.OtherVm],
-    ) -> tuple[placement.Placement, ...]:
-        """Return the CPUs of the gangs in each slot.
-
-        :param cpu_bound: the CPU-bound VMs in no gang.
-        """
-        gangs_by_key = {gang.key: gang for gang in gang_list}
-        all_cpus = self._usable_cpus.all_cpus
-        last_cpus: frozenset[int] = frozenset()
-        for vm in cpu_bound:
-            pins = vm.vcpu_pins if isinstance(vm, model.OtherVm) else None
-            allowed = frozenset[int]().union(*(pins or ())) & all_cpus
-            if allowed != all_cpus:
-                last_cpus |= allowed
-        return self._placed(
-            tuple(
-                tuple(gangs_by_key[key] for key in sorted(slot.gangs))
-                for slot in slots
-            ),
-            cpus,
-            last_cpus,
-            self._periods // self.side_periods,
-        )
+    def _why_not_spinning(self, vm: model.VmView) -> str:
+        """Return why a VM that does not spin has no windows."""
+        judged = self._waiting.get(vm.uuid)
+        if judged is None:
+            return NOT_SPINNING
+        return SOME_SLEEP if judged.busy_vcpus else WAITS
 
     def _measure(
         self,
         vms: Iterable[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         members: Collection[str],
-        never_sleep: frozenset[str],
+        cpu_bound: Iterable[model.VmView | model.OtherVm],
         elapsed_us: float,
     ) -> None:
         """Compare the CPU time that VMs received with their entitlement.
 
         :param members: uuids of the members of gangs that may have windows.
-        :param never_sleep: uuids of spinning and of other CPU-bound VMs.
         """
+        never_sleep = frozenset((*members, *(vm.uuid for vm in cpu_bound)))
         in_gangs: dict[str, feedback.Account] = {}
         outside: dict[str, feedback.Account] = {}
         for vm in vms:
@@ -597,46 +354,41 @@ class GangPolicy:
             accounts[vm.uuid] = feedback.Account(fair[vm.uuid], received)
         self.feedback.advance(elapsed_us, in_gangs, outside, never_sleep)
 
-    def _without_windows(
-        self,
-        members: Collection[str],
-        rotation: matrix.Rotation,
-        gang_list: Iterable[gangs.Gang],
-    ) -> dict[str, base.VmSlice]:
-        """Return the slices of gangs that have no windows now, and why."""
-        waiting = base.VmSlice(reason=f'no windows: {self.feedback.reason}')
-        return {
-            member.uuid: waiting if member.uuid in members else _NO_PLACE
-            for gang in gang_list
-            for member in gang.members
-            if gang.key in rotation.excluded or not self.feedback.playing
-        }
 
-    def _make_schedule(
-        self,
-        parts: tuple[float, ...],
-        placements: tuple[placement.Placement, ...],
-        window_shares: Mapping[str, int],
-        own_weights: Mapping[str, int],
-        cycle_us: int,
-    ) -> model.WindowSchedule:
-        """Return the schedule.
+def _needless_or_harmful(
+    rotation: matrix.Rotation,
+    all_served: bool,
+    cpu_bound: Sequence[model.VmView | model.OtherVm],
+    headroom: float,
+    own_weights: Mapping[str, int],
+) -> str | None:
+    """Return why no gang has windows on this host, or None.
 
-        :param parts: lengths of the windows, as parts of the rotation.
-        :param own_weights: of each VM of a gang.
-        :param cycle_us: length of the rotation, in microseconds.
-        """
-        out_of_turn = dict.fromkeys(own_weights, model.IDLE_SHARES)
-        turns = tuple(
-            model.Turn(
-                width_us=end_us - begin_us,
-                favoured=frozenset(placed),
-                shares=out_of_turn
-                | {uuid: window_shares[uuid] for uuid in placed},
-                cpus=placed,
-            )
-            for (begin_us, end_us), placed in zip(
-                matrix.pieces_us(parts, cycle_us), placements, strict=True
-            )
-        )
-        return model.WindowSchedule(turns, own_weights)
+    :param all_served: whether all VMs have the CPUs that they want. Siblings
+        run together anyway then, as do gangs that compete with nobody who
+        never sleeps.
+    """
+    alone = len(rotation.slots) == 1 or len(rotation.served) == 1
+    if all_served or (alone and not cpu_bound):
+        return NEEDLESS
+    if cpu_bound and headroom < DOMINANT * max(
+        own_weights[vm.uuid] / vm.vcpus for vm in cpu_bound
+    ):
+        return BUSY_SERVERS
+    return None
+
+
+def _without(
+    reasons: Mapping[str, str], wanted: tuple[model.GangDemand, ...] = ()
+) -> base.SliceDecision:
+    """Return the decision without windows."""
+    return base.SliceDecision(
+        vms={uuid: _slice(reason) for uuid, reason in reasons.items()},
+        gangs=wanted,
+    )
+
+
+@functools.cache
+def _slice(reason: str) -> base.VmSlice:
+    """Return the slice of VMs that have no windows."""
+    return base.VmSlice(reason=reason)

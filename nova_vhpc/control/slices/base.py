@@ -86,6 +86,8 @@ class SliceDecision:
         policy does not measure that.
     :ivar gangs: what gangs are entitled to, to agree with other hosts on
         slots.
+    :ivar waiting: how programs wait, by UUID; empty if the policy does not
+        look.
     """
 
     vms: Mapping[str, VmSlice] = dataclasses.field(default_factory=dict)
@@ -95,6 +97,9 @@ class SliceDecision:
     idle: frozenset[str] = frozenset()
     cpu_shares: model.Shares | None = None
     gangs: tuple[model.GangDemand, ...] = ()
+    waiting: Mapping[str, model.Waiting] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class SlicePolicy(Protocol):

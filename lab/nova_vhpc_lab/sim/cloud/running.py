@@ -156,6 +156,7 @@ class _Running:
             most_cpus,
             kernel=spec.kernel,
             switch_us=spec.switch_us,
+            wake_us=spec.wake_us,
             hz=spec.hz,
             seed=seed,
             sockets=spec.sockets,

@@ -74,6 +74,7 @@ class CloudSpec:
     :ivar kernel: CPU scheduler of all hosts.
     :ivar loads: what runs on each host outside of VMs.
     :ivar switch_us: time that a vCPU loses when it begins to run.
+    :ivar wake_us: time that it loses on top if it slept (halt and wake-up).
     """
 
     name: str
@@ -85,6 +86,7 @@ class CloudSpec:
     hz: int = 250
     kernel: kernels.Kernel = kernels.LINUX
     switch_us: float = 3.0
+    wake_us: float = 0.0
     loads: tuple[host_spec.LoadSpec, ...] = ()
 
 

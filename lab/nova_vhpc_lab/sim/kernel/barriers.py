@@ -154,7 +154,7 @@ def watch(s, b):
         thread = s.threads[t]
         if thread.executing:
             soonest = min(
-                soonest, thread.work_left + max(1, barrier.spin - thread.spun)
+                soonest, thread.work_left + max(1, thread.spin - thread.spun)
             )
         t = s.member[t]
     timers.arm(

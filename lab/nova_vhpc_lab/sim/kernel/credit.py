@@ -179,7 +179,7 @@ def wake(s, t):
     if s.cpus[thread.cpu].curr == t:
         # It had not even left its CPU yet.
         credit_queue.count(s, t, 1)
-        execution.start(s, t, False)
+        execution.start(s, t, 0)
         return
     if s.credits[t].parked:
         thread.state = THROTTLED

@@ -54,7 +54,7 @@ def noise(s, cpu):
     if this.stalled:
         this.stalled = False
         if this.curr >= 0:
-            execution.start(s, this.curr, False)
+            execution.start(s, this.curr, 0)
         timers.arm(s, timer, k.now + chance.exponential(s, k.noise_every))
         return
     if this.curr >= 0:
@@ -96,7 +96,7 @@ def barrier(s, b):
             this.spin >= 0
             and thread.executing
             and thread.work_left == 0
-            and thread.spun >= this.spin
+            and thread.spun >= thread.spin
             and not thread.blocked
         ):
             thread.blocked = True
@@ -152,7 +152,7 @@ def _finish_request(s, t):
         _serve(s, t, s.arrivals[thread.vm, vm.first])
         vm.first = (vm.first + 1) % MAX_REQUESTS
         vm.queued -= 1
-        execution.start(s, t, False)
+        execution.start(s, t, 0)
         return
     thread.request_at = -1
     wakeup.sleep(s, t)
@@ -194,7 +194,7 @@ def program(s, t):
         return
     sleeps = next_step(s, t)
     if sleeps == 0:
-        execution.start(s, t, False)
+        execution.start(s, t, 0)
         return
     wakeup.sleep(s, t)
     timers.arm(s, timers.program_timer(s, t), k.now + sleeps)

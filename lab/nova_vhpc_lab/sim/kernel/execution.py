@@ -15,12 +15,14 @@ from nova_vhpc_lab.sim.kernel.state import (
 
 
 @inner
-def start(s, t, switched):
-    """Have a thread execute from now on."""
+def start(s, t, cost):
+    """Have a thread execute from now on.
+
+    :param cost: time that it loses before, in nanoseconds.
+    """
     thread = s.threads[t]
     if thread.executing or s.cpus[thread.cpu].stalled:
         return
-    cost = s.k[0].switch_cost if switched else 0
     if thread.kind == BARRIER:
         barriers.advance(s, thread.barrier)
         if thread.work_left > 0:
@@ -80,7 +82,9 @@ def switch(s, cpu, t):
     thread.exec_start = k.now
     thread.wait += k.now - thread.wait_since
     thread.runs += 1
+    cost = k.switch_cost
     if thread.woken_at >= 0:
+        cost += k.wake_cost
         chance.record(s.wakeups[thread.vm], k.now - thread.woken_at)
         thread.woken_at = -1
-    start(s, t, True)
+    start(s, t, cost)

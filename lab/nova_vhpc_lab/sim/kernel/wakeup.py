@@ -112,7 +112,7 @@ def wake(s, t, waker):
     switch.preempt(s, t)
     if s.cpus[thread.cpu].curr == t:
         # It had not even left its CPU yet.
-        execution.start(s, t, False)
+        execution.start(s, t, 0)
 
 
 @inner

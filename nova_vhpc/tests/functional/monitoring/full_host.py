@@ -84,6 +84,7 @@ class FullHost:
             },
             windows=model.WindowSchedule((turn,), {}),
             cpu_shares=model.Shares({'u': 0.97}, 0.03, 1.0),
+            waiting={'u': model.Waiting(model.WaitState.HELD_UP, 2, 2, 0.5)},
         )
         result = tick_result.TickResult(
             model.HostView(1, 0, 100_000, (), (vm,)), plan, 3_000.0

@@ -450,6 +450,45 @@ class StatesTest(ClusterTestCase):
         )
         self.assertIn('paused', states['h', 'a'].problem)
 
+    def test_members_say_how_they_wait_and_what_spins_is_a_limit(self):
+        agents_bus = self.useFixture(bus.Bus())
+        host = uuid.uuid4().hex
+        self.hypervisors.append(
+            {**self.hypervisors[0], 'service': {'host': host}}
+        )
+        finding = 'never sleeps, runs together at most 30% of the time'
+        waiting = {
+            'a': {
+                'state': 'held-up',
+                'finding': finding,
+                'remedy': 'let it wait',
+            },
+            'b': {
+                'state': 'waits',
+                'finding': 'waits',
+                'remedy': 'needs no windows',
+            },
+        }
+        for name in waiting:
+            self.server(name, host)
+            self.claim(name, 'none')
+        agents_bus.agent(
+            host,
+            agent={'paused': False},
+            vms=[
+                {'uuid': name, 'waiting': one} for name, one in waiting.items()
+            ],
+        )
+        answer = self.json('cluster', 'show', 'g', *agents_bus.options)
+        self.assertEqual(
+            [f'{finding}: let it wait', 'waits: needs no windows'],
+            [member['waiting'] for member in answer['members']],
+        )
+        limit = answer['limited_by'].index(f'a {finding}')
+        self.assertEqual('let it wait', answer['what_to_do'][limit])
+        (row,) = self.json('cluster', 'list', *agents_bus.options)
+        self.assertIn(finding, row['Limited By'])
+
     def test_agent_of_a_host_that_nova_names_counts(self):
         """Both have the server ``a``, as after an evacuation."""
         agents_bus = self.useFixture(bus.Bus())

@@ -213,6 +213,20 @@ class StatusTest(DoorTestCase):
         self.assertNotIn('libvirt:', out)
         self.assertIn('servers: 0', out)
 
+    def test_servers_that_spin_are_named_with_what_to_do(self) -> None:
+        waiting = {'finding': 'never sleeps', 'remedy': 'let it wait'}
+        vms = [
+            {'name': name, 'server_name': '', 'waiting': one}
+            for name, one in (
+                ('i-1', {**waiting, 'state': 'held-up'}),
+                ('i-2', {**waiting, 'state': 'spins'}),
+                ('i-3', None),
+            )
+        ]
+        out = self.status({'health': HEALTHY, 'vms': vms})
+        self.assertIn('  i-1 never sleeps: let it wait\n', out + '\n')
+        self.assertNotIn('i-2', out)
+
     def test_agent_that_does_not_judge_itself_is_not_called_healthy(
         self,
     ) -> None:

@@ -13,6 +13,12 @@ from nova_vhpc.top import reader
 from nova_vhpc.top.model import Host, Server, State
 from nova_vhpc.top.sources import Answers
 
+SPINS = {
+    'state': 'held-up',
+    'finding': 'never sleeps',
+    'remedy': 'let it wait',
+}
+
 
 def server(**changes: Any) -> Server:
     document = documents.document(documents.vm('wn-1', **changes))
@@ -46,6 +52,9 @@ class ServersTest(base.TestCase):
             ({'received': None}, State.OK),
             ({'problem': 'refused', 'received': 0.5}, State.FAILING),
             ({'quarantined': True}, State.FAILING),
+            ({'waiting': SPINS}, State.SPINNING),
+            ({'waiting': {**SPINS, 'state': 'waits'}}, State.OK),
+            ({'waiting': SPINS, 'hands_off': 'migrating'}, State.ALONE),
         ):
             with self.subTest(changes):
                 self.assertIs(state, server(**changes).state)
@@ -58,6 +67,10 @@ class ServersTest(base.TestCase):
             'external change: quota_us, shares; refused; r', shown.note
         )
         self.assertEqual('gang window', server().note)
+        self.assertEqual(
+            'gang window; never sleeps: let it wait; r',
+            server(waiting=SPINS, remarks=['r']).note,
+        )
 
     def test_names_cannot_steer_the_terminal(self) -> None:
         shown = server(server_name='a\x1b[2J\nb\u202e', reason='[bold]x')

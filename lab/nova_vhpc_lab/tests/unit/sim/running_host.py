@@ -12,17 +12,19 @@ from nova_vhpc_lab.sim import agent, measurement, programs
 from nova_vhpc_lab.sim.agenda import Agenda
 from nova_vhpc_lab.sim.host_spec import HostSpec, VmSpec
 
+SPIN = programs.Spin(500)
 
-def gangs(number, vcpus, **kwargs):
-    """Return VMs that opted in and whose vCPUs spin for each other."""
+
+def gangs(number, vcpus, program=SPIN, name='c', **kwargs):
+    """Return VMs that opted in and whose vCPUs wait for each other."""
     return [
         VmSpec(
-            f'c{n}',
-            'spins',
-            programs.Spin(500),
+            f'{name}{n}',
+            'gang',
+            program,
             vcpus,
             True,
-            f'c{n}',
+            f'{name}{n}',
             **kwargs,
         )
         for n in range(number)
@@ -40,8 +42,12 @@ def hogs(sizes, **kwargs):
 class RunningHost:
     """A host with the shipped policies, or under stock Linux."""
 
-    def __init__(self, cpus, vms, managed=True, seed=1, sockets=1):
-        self.spec = HostSpec('test', cpus, tuple(vms), sockets=sockets)
+    def __init__(
+        self, cpus, vms, managed=True, seed=1, sockets=1, wake_us=0.0
+    ):
+        self.spec = HostSpec(
+            'test', cpus, tuple(vms), sockets=sockets, wake_us=wake_us
+        )
         self.host, self.numbers = measurement.start(self.spec, seed)
         self.agenda = Agenda(self.host)
         config = control_config.ControlConfig()

@@ -140,6 +140,40 @@ class HostTest(unittest.TestCase):
                 done = simulated.counters(vm).progress_us / 5e6
                 self.assertTrue(0.9 < done < 1.0, done)
 
+    def test_wake_ups_cost_those_who_sleep_and_no_other(self):
+        progress = {}
+        for wake_us in (0.0, 50.0):
+            simulated = host.Host(4, seed=1, noise=None, wake_us=wake_us)
+            vms = [
+                simulated.add_vm(program, 2)
+                for program in (programs.Block(500), programs.Spin(500))
+            ]
+            simulated.advance(1_000_000)
+            progress[wake_us] = [
+                simulated.counters(vm).progress_us for vm in vms
+            ]
+        without, with_cost = progress.values()
+        # One of two siblings sleeps in each round, and is then late.
+        self.assertAlmostEqual(550 / 500, without[0] / with_cost[0], 1)
+        self.assertEqual(without[1], with_cost[1])
+
+    def test_members_of_one_barrier_wait_each_in_its_own_way(self):
+        simulated = host.Host(4, seed=1)
+        spins, sleeps = (
+            simulated.add_vm(program, 2, barrier_group='c')
+            for program in (
+                programs.Spin(500, spread=1.0),
+                programs.Block(500, spread=1.0),
+            )
+        )
+        simulated.advance(1_000_000)
+        self.assertAlmostEqual(2.0, _cpus(simulated, spins), delta=0.02)
+        self.assertLess(_cpus(simulated, sleeps), 1.5)
+        self.assertEqual(
+            simulated.counters(spins).progress_us,
+            simulated.counters(sleeps).progress_us,
+        )
+
     def test_members_of_one_barrier_group_progress_together(self):
         simulated = host.Host(4, seed=1)
         vms = [

@@ -46,6 +46,31 @@ class StatusTest(base.BaseTestCase):
         (vm,) = status.guest_statuses({'u': test_guest.make()}, result)
         self.assertEqual(['too wide'], vm['remarks'])
 
+    def test_spinning_guest_is_named_with_windows_only_while_played(self):
+        result = status_document.tick_result('u')
+        judged = model.Waiting(model.WaitState.HELD_UP, 2, 2, 0.5)
+        turns = (
+            model.Turn(10, frozenset('u'), {}),
+            model.Turn(30, frozenset(), {}),
+        )
+        plan = dataclasses.replace(
+            result.plan,
+            waiting={'u': judged},
+            windows=model.WindowSchedule(turns, {}),
+        )
+        result = dataclasses.replace(result, plan=plan)
+        for is_playing, finding in (
+            (False, 'at most 50% of the time'),
+            (True, '25% of the time, in gang windows'),
+        ):
+            (vm,) = status.guest_statuses(
+                {'u': test_guest.make()}, result, is_playing
+            )
+            self.assertEqual('held-up', vm['waiting']['state'])
+            self.assertIn(finding, vm['waiting']['finding'])
+            self.assertIn('let it wait', vm['waiting']['remedy'])
+            json.dumps(vm)
+
     def test_members_that_share_cpus_with_each_other_are_remarked(self):
         result = status_document.tick_result('u')
         (vm,) = result.view.vms
@@ -67,4 +92,5 @@ class StatusTest(base.BaseTestCase):
     def test_guest_before_the_first_tick_has_no_phase(self) -> None:
         (vm,) = status.guest_statuses({'u': test_guest.make()}, None)
         self.assertIsNone(vm['phase'])
+        self.assertIsNone(vm['waiting'])
         json.dumps(vm)

@@ -92,6 +92,17 @@ class VmMetricsTest(base.BaseTestCase):
             self.assertNotIn(name, names)
         self.assertIn('vm_writes_total', names)
 
+    def test_vm_that_spins_and_is_held_up_counts(self) -> None:
+        self.assertIsNone(self.value('vm_spinning_held_up'))
+        for state in model.WaitState:
+            judged = model.Waiting(state, 2, 2, 0.5)
+            plan = dataclasses.replace(self.result.plan, waiting={'u': judged})
+            self.result = dataclasses.replace(self.result, plan=plan)
+            self.assertEqual(
+                state is model.WaitState.HELD_UP,
+                self.value('vm_spinning_held_up'),
+            )
+
     def test_windows_have_width_and_share(self) -> None:
         turns = tuple(
             model.Turn(width_us, frozenset(favoured), {})

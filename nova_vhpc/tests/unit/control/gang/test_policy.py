@@ -92,7 +92,9 @@ class TestParticipants(GangTestCase):
     def test_no_windows_if_no_weight_is_writable(self):
         limits = model.ActuatorLimits(min_shares=2, max_shares=1)
         decision = self.decide(vm('a'), vm('b'), limits=limits)
-        self.assertEqual(base.SliceDecision(), decision)
+        self.assertEqual(
+            base.SliceDecision(waiting=decision.waiting), decision
+        )
 
     def test_vm_wider_than_what_others_leave_has_no_window(self):
         decision = self.decide(
@@ -306,6 +308,30 @@ class TestDemandOverTime(GangTestCase):
                     )
                 )
         self.assertEqual(1, len(schedules))
+
+    def test_windows_end_if_they_hold_a_sleeping_vm_up(self):
+        for wait_us, has_windows in ((6e4, False), (0.0, True)):
+            policy = gang.GangPolicy(CONFIG)
+            for run_us, waited_us in ((4e4, 2e4), (2e4, wait_us)):
+                sleeper = model.OtherVm(
+                    'w',
+                    2,
+                    1_024,
+                    model.Sample(
+                        vcpu_run_us=(run_us,) * 2,
+                        vcpu_wait_us=(waited_us,) * 2,
+                        elapsed_us=TICK_US,
+                    ),
+                )
+                decision = self.decide(
+                    received(vm('a'), 0.6 + (4e4 - run_us) / TICK_US),
+                    received(vm('b'), 0.6 + (4e4 - run_us) / TICK_US),
+                    others=(sleeper,),
+                    policy=policy,
+                    ticks=150 if run_us < 4e4 else 35,
+                    fair=False,
+                )
+            self.assertEqual(has_windows, decision.windows is not None)
 
     def test_host_is_watched_again_if_a_sleeping_vm_uses_more_for_long(self):
         # It may use more because windows serve it better than the kernel does:
