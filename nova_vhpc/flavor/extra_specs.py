@@ -28,7 +28,7 @@ NETWORKS = (
 )
 TIERS = ('host', 'switch', 'rack')
 IO_POOL_USES = ('auto', 'always', 'never')
-WAITS = ('auto', 'passive', 'active')
+WAIT_MODES = ('auto', 'passive', 'active')
 
 # Zero is refused: as a limit it would mean no limit, or leave no host.
 _DECIMAL = r'(?![0.]+$)[0-9]{1,6}(\.[0-9]{1,6})?'
@@ -181,7 +181,7 @@ KEYS: tuple[Key, ...] = (
         'somebody does. Vendordata tells guests; the agent does nothing '
         'because of it.',
         'enum',
-        choices=WAITS,
+        choices=WAIT_MODES,
     ),
     Key(
         'cluster',
