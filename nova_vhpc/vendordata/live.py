@@ -35,7 +35,7 @@ NOT_STEERED = (
     'one of its host; ask your operator'
 )
 
-HELD_UP = 0.02
+HELD_UP = 0.05
 """Part of a control period from which on a vCPU counts as held up."""
 
 _MAX_CALLS = 32
@@ -51,7 +51,7 @@ class Live:
     :ivar run_s: CPU time of its vCPUs since it was started, in seconds.
     :ivar held_up_s: time in which its vCPUs wanted to run and did not, in
         seconds.
-    :ivar held_up_now: whether its vCPUs were held up for more than a fiftieth
+    :ivar held_up_now: whether its vCPUs were held up for more than a twentieth
         of the last control period, on average; the library for waiting takes
         as much steal time for a CPU that is taken.
     :ivar in_windows_s: time for which gang windows favoured it, in seconds.

@@ -98,11 +98,11 @@ class LiveTest(base.TestCase):
             live_of(status()),
         )
 
-    def test_held_up_now_is_more_than_a_fiftieth_of_the_last_period(self):
+    def test_held_up_now_is_more_than_a_twentieth_of_the_last_period(self):
         for latency_us, held_up in (
             (0.0, False),
-            (2_000.0, False),
-            (2_001.0, True),
+            (5_000.0, False),
+            (5_001.0, True),
             (250_000.0, True),
             (None, None),
         ):
