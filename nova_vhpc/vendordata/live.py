@@ -38,6 +38,9 @@ NOT_STEERED = (
 HELD_UP = 0.05
 """Part of a control period from which on a vCPU counts as held up."""
 
+_NEVER_SLEEPS = {'waits': False, 'spins': True, 'held-up': True}
+"""By how an agent says that a program waits."""
+
 _MAX_CALLS = 32
 """Agents that are asked at a time."""
 
@@ -54,6 +57,8 @@ class Live:
     :ivar held_up_now: whether its vCPUs were held up for more than a twentieth
         of the last control period, on average; the library for waiting takes
         as much steal time for a CPU that is taken.
+    :ivar never_sleeps: whether its vCPUs want to run all the time, so that its
+        programs spin while they wait, or only compute.
     :ivar in_windows_s: time for which gang windows favoured it, in seconds.
     :ivar received: CPU time received lately, as a part of what stock Linux
         would give.
@@ -66,6 +71,7 @@ class Live:
     run_s: float | None = None
     held_up_s: float | None = None
     held_up_now: bool | None = None
+    never_sleeps: bool | None = None
     in_windows_s: float | None = None
     received: float | None = None
     slot_share: float | None = None
@@ -109,6 +115,7 @@ def _live(
             _number(vm.get('sync_latency_us')),
             _number(status['agent'].get('period_us')),
         ),
+        never_sleeps=_NEVER_SLEEPS.get((vm.get('waiting') or {}).get('state')),
         in_windows_s=_number(vm.get('window_s'), 3),
         received=_number(vm.get('received'), 2),
         slot_share=_slot_share(status, cluster_uuid),

@@ -57,7 +57,15 @@ def report(answer: 'dict[str, Any]') -> str:
     ]
     problems = []
     for member in answer['members']:
-        problem = (member.get('live') or {}).get('problem')
+        live = member.get('live') or {}
+        if live.get('never_sleeps') and live.get('held_up_now'):
+            problems.append(
+                '{}: its vCPUs never sleep and are held up: let programs '
+                'nap while they wait, by nova-vhpc-hosts env --wait'.format(
+                    plain(member['name'])
+                )
+            )
+        problem = live.get('problem')
         if problem:
             problems.append(
                 '{}: {}'.format(plain(member['name']), plain(problem))

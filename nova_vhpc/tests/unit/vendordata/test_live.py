@@ -53,6 +53,10 @@ def status(**vm):
                 'delay_s': 10.0,
                 'window_s': 12.5,
                 'sync_latency_us': 40_000.0,
+                'waiting': {
+                    'state': 'held-up',
+                    'finding': 'runs beside other-tenants-server',
+                },
                 'received': 0.9876,
                 'problem': '',
                 'external': False,
@@ -88,6 +92,7 @@ class LiveTest(base.TestCase):
                 run_s=30.0,
                 held_up_s=10.0,
                 held_up_now=True,
+                never_sleeps=True,
                 in_windows_s=12.5,
                 received=0.99,
                 slot_share=0.25,
@@ -111,6 +116,18 @@ class LiveTest(base.TestCase):
         answer = status()
         del answer['agent']['period_us']
         self.assertIsNone(live_of(answer).held_up_now)
+
+    def test_never_sleeps_is_what_the_agent_says_of_its_waiting(self):
+        for waiting, never_sleeps in (
+            ({'state': 'waits'}, False),
+            ({'state': 'spins'}, True),
+            ({'state': 'held-up'}, True),
+            ({'state': 'dozes'}, None),
+            ({}, None),
+            (None, None),
+        ):
+            found = live_of(status(waiting=waiting))
+            self.assertIs(never_sleeps, found.never_sleeps, waiting)
 
     def test_claim_that_steers_nothing_is_said(self):
         answer = status()

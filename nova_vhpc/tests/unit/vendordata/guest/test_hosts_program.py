@@ -332,6 +332,7 @@ class ReportTest(base.TestCase):
                     run_s=30.0,
                     held_up_s=10.0,
                     held_up_now=True,
+                    never_sleeps=True,
                     in_windows_s=7.0,
                     overcommit=2.5,
                     problem=live.PAUSED,
@@ -342,6 +343,8 @@ class ReportTest(base.TestCase):
         self.assertRegex(text, r'member-1 .*  25% now\s+7 s\s+2.5\n')
         self.assertRegex(text, r'member-2 .*  \?\s+\?\s+\?\n')
         self.assertIn(f'member-1: {live.PAUSED}\n', text)
+        self.assertIn('member-1: its vCPUs never sleep and are held up', text)
+        self.assertEqual(1, text.count('never sleep'))
 
     def test_names_cannot_control_the_terminal(self):
         member = dataclasses.replace(fakes.member(1, 'h1'), name='\x1b[2Jx')
