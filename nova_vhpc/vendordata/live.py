@@ -38,7 +38,11 @@ NOT_STEERED = (
 HELD_UP = 0.05
 """Part of a control period from which on a vCPU counts as held up."""
 
-_NEVER_SLEEPS = {'waits': False, 'spins': True, 'held-up': True}
+_NEVER_SLEEPS: dict[str | None, bool] = {
+    'waits': False,
+    'spins': True,
+    'held-up': True,
+}
 """By how an agent says that a program waits."""
 
 _MAX_CALLS = 32
