@@ -59,6 +59,8 @@ class Member:
     :ivar nics: NICs in the order in which the guest has them.
     :ivar network: network configuration, or None.
     :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
+    :ivar wait: how its programs are to wait: ``auto``, ``passive`` or
+        ``active``.
     :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
     :ivar running: whether it runs, and will go on, as far as Nova knows.
     :ivar status: Nova's status of the server, such as ``ACTIVE``.
@@ -76,6 +78,7 @@ class Member:
     # From the flavor of the member: members may have different flavors.
     network: str | None = None
     paradigm: str = 'mpi'
+    wait: str = 'auto'
     uplink_nic: int | None = None
     running: bool = True
     status: str = 'ACTIVE'
