@@ -32,6 +32,7 @@ void vhpc_wait_begin(struct vhpc_process *process, struct vhpc_wait *wait,
 {
     process->waits++;
     wait->bytes = bytes;
+    wait->endless = 0;
     wait->since_ns = wait->last_ns = now_ns;
 }
 
@@ -54,6 +55,8 @@ int64_t vhpc_wait_polled(struct vhpc_process *process, struct vhpc_wait *wait,
     waited_ns = end_ns - wait->since_ns;
     if (waited_ns < (hurried ? VHPC_LONG_NS : VHPC_SPIN_NS))
         return 0;
+    if (wait->endless)
+        return hurried ? 0 : VHPC_NAP_NS;
     nap_ns = waited_ns / (hurried ? VHPC_LONG_PART : VHPC_PART);
     if (nap_ns < VHPC_NAP_NS)
         nap_ns = VHPC_NAP_NS;

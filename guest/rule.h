@@ -14,7 +14,8 @@
  *  - for HOLD_NS, if the guest's steal time grew by more than a SHARE-th of what passed.
  *
  * Beside it, whoever has waited for LONG_NS naps in any case: a nap is then at most a
- * LONG_PART-th of the time already waited, so it costs little.
+ * LONG_PART-th of the time already waited, so it costs little. Where the end of a wait is
+ * not seen, naps do not grow, and there are none while nobody takes the CPU.
  *
  * All times are CLOCK_MONOTONIC in nanoseconds. Nothing here reads a clock or a file.
  */
@@ -52,7 +53,8 @@ struct vhpc_process {
 struct vhpc_wait {
     int64_t bytes;    /* size of its message, -1 if unknown */
     int64_t since_ns; /* when it began to wait, or last moved data */
-    int64_t last_ns; /* end of the last poll or nap */
+    int64_t last_ns;  /* end of the last poll or nap */
+    int endless;      /* its end is not seen: it may be several calls in a row */
 };
 
 void vhpc_wait_begin(struct vhpc_process *, struct vhpc_wait *, int64_t bytes,

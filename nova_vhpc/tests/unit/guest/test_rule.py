@@ -36,8 +36,9 @@ class Process(ctypes.Structure):
 
 
 class Wait(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_int64) for name in ('bytes', 'since_ns', 'last_ns')
+    _fields_ = (
+        *((n, ctypes.c_int64) for n in ('bytes', 'since_ns', 'last_ns')),
+        ('endless', ctypes.c_int),
     )
 
 
@@ -196,6 +197,18 @@ class RuleTest(base.TestCase):
                     call.poll(before_ns=gap_ns)
                     taken.append(call.is_taken)
                 self.assertEqual({naps}, set(taken[15:]))
+
+    def test_naps_of_a_wait_without_end_are_short(self) -> None:
+        for mode, nap_ns in ((AUTO, 0), (PASSIVE, NAP_NS)):
+            with self.subTest(mode=mode):
+                call = Call(mode)
+                call.wait.endless = 1
+                call.now_ns += 100_000
+                call.wait.last_ns = call.now_ns
+                for _ in range(1000):
+                    self.assertEqual(nap_ns, call.poll(took_ns=10_000))
+                    if nap_ns:
+                        call.nap(nap_ns)
 
     def test_steal_of_more_than_a_twentieth_is_taken(self) -> None:
         for stolen_ns, taken in ((4 * MS, False), (6 * MS, True)):
