@@ -9,20 +9,31 @@
 
 #include "process.h"
 
-/* Programs without MPI, as the launcher and the shells that inherit LD_PRELOAD, must
- * start, too: they have none of Open MPI's objects. */
-#ifdef OPEN_MPI
-#pragma weak ompi_mpi_comm_world
-#pragma weak ompi_mpi_comm_null
-#pragma weak ompi_mpi_win_null
-#pragma weak ompi_message_no_proc
-#pragma weak ompi_mpi_packed
-#pragma weak ompi_mpi_datatype_null
-#pragma weak OMPI_C_MPI_WIN_NULL_COPY_FN
-#pragma weak OMPI_C_MPI_WIN_NULL_DELETE_FN
-#endif
-
+/* Return a function of the MPI library, or an object; abort if there is none. */
 void *vhpc_own(const char *name);
+void *vhpc_object(const char *name);
+
+/* Open MPI's handles are objects, which programs without MPI do not have, and Python
+ * loads late: they are looked up, not linked. */
+#ifdef OPEN_MPI
+#define OBJECT(type, name)                                                          \
+    ({                                                                              \
+        static void *found_;                                                        \
+        if (!found_)                                                                \
+            found_ = vhpc_object(#name);                                             \
+        (type) found_;                                                              \
+    })
+#undef MPI_COMM_WORLD
+#undef MPI_WIN_NULL
+#undef MPI_MESSAGE_NO_PROC
+#undef MPI_PACKED
+#undef MPI_DATATYPE_NULL
+#define MPI_COMM_WORLD OBJECT(MPI_Comm, ompi_mpi_comm_world)
+#define MPI_WIN_NULL OBJECT(MPI_Win, ompi_mpi_win_null)
+#define MPI_MESSAGE_NO_PROC OBJECT(MPI_Message, ompi_message_no_proc)
+#define MPI_PACKED OBJECT(MPI_Datatype, ompi_mpi_packed)
+#define MPI_DATATYPE_NULL OBJECT(MPI_Datatype, ompi_mpi_datatype_null)
+#endif
 
 /* The MPI library's own function. */
 #define OWN(name) OWN_(name)

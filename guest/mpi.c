@@ -12,22 +12,64 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "calls.h"
 
+#ifdef OPEN_MPI
+#define FOREIGN(symbol) (!(symbol))
+#define FAMILY "Open MPI"
+#else
+#define FOREIGN(symbol) (symbol)
+#define FAMILY "MPICH"
+#endif
+
+/* Return a symbol of the library that was loaded after this one, or that was loaded
+ * for some module only, as Python does. */
+static void *look(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name), *all, *object;
+    struct link_map *map = 0;
+
+    if (found || !(all = dlopen(0, RTLD_LAZY)))
+        return found;
+    for (dlinfo(all, RTLD_DI_LINKMAP, &map); map && !found; map = map->l_next) {
+        object = *map->l_name ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : 0;
+        if (!object)
+            continue;
+        found = dlsym(object, name);
+        if (found == dlsym(RTLD_DEFAULT, name)) /* This library's own. */
+            found = 0;
+        dlclose(object);
+    }
+    dlclose(all);
+    return found;
+}
+
 void *vhpc_own(const char *name)
 {
-    void *found = dlsym(RTLD_NEXT, name);
+    void *found = look(name);
 
-    if (!found) {
-        fprintf(stderr,
-                "nova-vhpc-wait: no MPI library with %s is loaded after this one\n",
-                name);
-        abort();
-    }
-    return found;
+    /* Its handles mean something else. */
+    if (FOREIGN(look("ompi_mpi_comm_world")))
+        fprintf(stderr, "nova-vhpc-wait: built with " FAMILY
+                        ", but the program uses another MPI library; unset LD_PRELOAD "
+                        "or build with its mpicc\n");
+    else if (found)
+        return found;
+    else
+        fprintf(stderr, "nova-vhpc-wait: no MPI library with %s is loaded\n", name);
+    abort();
+}
+
+void *vhpc_object(const char *name)
+{
+    /* A program that is linked with the library has a copy, which both use. */
+    void *found = dlsym(RTLD_DEFAULT, name);
+
+    return found ? found : vhpc_own(name);
 }
 
 int vhpc_finish(MPI_Request *request, MPI_Status *status, int64_t bytes)
