@@ -247,25 +247,27 @@ def with_library(mix: Mix, library: str, work_us: float) -> Mix:
         a CPU for itself, in microseconds, about.
     :raises LabError: the mix has no cluster that waits at barriers.
     """
-    guests = tuple(
-        dataclasses.replace(
-            one,
-            workload=library,
-            kind=f'{library}{one.vcpus}',
-            memory_mib=parallel_programs.MEMORY_MIB,
-            arguments={'grain': round(work_us * ROUNDS_PER_US)},
-        )
-        if one.workload == 'barrier'
-        else one
-        for one in mix.guests
-    )
-    if guests == mix.guests:
+    if all(one.workload != 'barrier' for one in mix.guests):
         raise errors.LabError(
             f'the mix {mix.name} has no cluster that could run {library}'
         )
+    guests = []
+    for one in mix.guests:
+        # All guests boot the same image, which needs the memory.
+        guest = dataclasses.replace(
+            one, memory_mib=parallel_programs.MEMORY_MIB
+        )
+        if one.workload == 'barrier':
+            guest = dataclasses.replace(
+                guest,
+                workload=library,
+                kind=f'{library}{one.vcpus}',
+                arguments={'grain': round(work_us * ROUNDS_PER_US)},
+            )
+        guests.append(guest)
     return dataclasses.replace(
         mix,
         name=f'{mix.name}-{library}-{work_us:g}us',
         about=f'{mix.about}; {library}, {work_us:g} us between barriers',
-        guests=guests,
+        guests=tuple(guests),
     )
