@@ -96,6 +96,18 @@ class CommandLineTest(base.TestCase):
         build_image.assert_not_called()
         self.assertIn('run as root', err.getvalue())
 
+    def test_policy_of_programs_that_nap_is_refused_without_programs(self):
+        words = ('--mixes', 'alone', '--policies', 'stock,wait')
+        with (
+            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(image, 'build_image') as build_image,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(1, cli.run(self.parse(*words)))
+        build_image.assert_not_called()
+        self.assertIn('wait: only programs', err.getvalue())
+        self.assertIn('--programs', err.getvalue())
+
     def test_full_disk_during_the_image_build_is_reported_in_one_line(self):
         name = self.useFixture(fixtures.TempDir()).path
         full = OSError(errno.ENOSPC, 'No space left on device')
