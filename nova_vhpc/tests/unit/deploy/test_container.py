@@ -10,7 +10,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 import tomllib
 
 import fixtures
@@ -19,6 +18,7 @@ import yaml
 from nova_vhpc.agent.uplinks import port_networks
 from nova_vhpc.conf import topology
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit import waiting
 
 TOP = pathlib.Path(__file__).parents[4]
 PROJECT = tomllib.loads((TOP / 'pyproject.toml').read_text())
@@ -164,10 +164,8 @@ class EntrypointTest(base.TestCase):
         return (self.path / 'calls').read_text().splitlines()
 
     def wait_for(self, line: str) -> None:
-        end = time.monotonic() + 60
-        while not (self.path / 'calls').exists() or line not in self.calls():
-            self.assertLess(time.monotonic(), end, line)
-            time.sleep(0.01)
+        calls = self.path / 'calls'
+        waiting.wait_for(lambda: calls.exists() and line in self.calls())
 
     def test_killed_agent_is_followed_by_a_restore(self) -> None:
         self.assertEqual(137, self.start('nova-vhpc-agent', 'killed').wait(60))

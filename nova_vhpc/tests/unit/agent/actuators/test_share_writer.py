@@ -10,6 +10,7 @@ from unittest import mock
 
 from nova_vhpc.agent.actuators import share_writer
 from nova_vhpc.tests import base as tests_base
+from nova_vhpc.tests.unit import waiting
 
 
 class Gate:
@@ -35,7 +36,7 @@ class Gate:
     def __call__(self, uuid: str, value: int) -> bool:
         if uuid in self.hanging and not self.release.is_set():
             self.begun.set()
-            self.release.wait(30)
+            self.release.wait(waiting.PATIENCE_S)
         self.writes.append((uuid, value))
         if uuid in self.refused:
             raise OSError('refused')
@@ -56,7 +57,7 @@ class TestShareWriter(ShareWriterTestCase):
             self.gate.held = held
             done = threading.Event()
             writer.submit({'a': 5, 'b': 6}, {}, done.set)
-            self.assertTrue(done.wait(30))
+            self.assertTrue(done.wait(waiting.PATIENCE_S))
         self.assertEqual(2, self.gate.writes.count(('a', 5)))
         self.assertEqual(1, self.gate.writes.count(('b', 6)))
         self.assertEqual(frozenset(), writer.failing())
@@ -69,10 +70,10 @@ class TestShareWriter(ShareWriterTestCase):
         writer = self.make('a')
         done = threading.Event()
         writer.submit({'a': 7, 'b': 8}, {}, done.set)
-        self.assertTrue(self.gate.begun.wait(30))
+        self.assertTrue(self.gate.begun.wait(waiting.PATIENCE_S))
         self.assertFalse(done.is_set())
         self.gate.release.set()
-        self.assertTrue(done.wait(30))
+        self.assertTrue(done.wait(waiting.PATIENCE_S))
         self.assertEqual({('a', 7), ('b', 8)}, set(self.gate.writes))
 
     def test_done_is_called_at_once_if_nothing_changes(self) -> None:
@@ -80,22 +81,22 @@ class TestShareWriter(ShareWriterTestCase):
         for _ in range(2):
             done = threading.Event()
             writer.submit({'a': 7}, {}, done.set)
-            self.assertTrue(done.wait(30))
+            self.assertTrue(done.wait(waiting.PATIENCE_S))
         self.assertEqual([('a', 7)], self.gate.writes)
 
     def test_hanging_guest_delays_done_only_once(self) -> None:
         writer = self.make('a')
         first, second = threading.Event(), threading.Event()
         writer.submit({'a': 7, 'b': 8}, {}, first.set)
-        self.assertTrue(self.gate.begun.wait(30))
+        self.assertTrue(self.gate.begun.wait(waiting.PATIENCE_S))
         writer.submit({'a': 1, 'b': 2}, {}, second.set)
-        self.assertTrue(second.wait(30))
+        self.assertTrue(second.wait(waiting.PATIENCE_S))
         self.assertFalse(first.is_set())
 
     def test_only_the_newest_shares_are_written_after_a_hang(self) -> None:
         writer = self.make('a')
         writer.submit({'a': 7}, {})
-        self.assertTrue(self.gate.begun.wait(30))
+        self.assertTrue(self.gate.begun.wait(waiting.PATIENCE_S))
         writer.submit({'a': 8}, {})
         writer.leave({'a': 1024})
         self.gate.release.set()
@@ -107,10 +108,10 @@ class TestShareWriter(ShareWriterTestCase):
         done = threading.Event()
         self.gate.refused = {'a'}
         writer.submit({'a': 7}, {}, done.set)
-        self.assertTrue(done.wait(30))
+        self.assertTrue(done.wait(waiting.PATIENCE_S))
         self.assertEqual({'a'}, writer.failing())
         self.gate.hanging = ('a',)
-        self.assertTrue(self.gate.begun.wait(30))
+        self.assertTrue(self.gate.begun.wait(waiting.PATIENCE_S))
         self.gate.refused = set()
         writer.leave({'a': 1024})
         self.gate.release.set()
@@ -163,7 +164,7 @@ class TestShareWriter(ShareWriterTestCase):
         writer = share_writer.ShareWriter(self.gate, self.gate.place)
         done = threading.Event()
         writer.submit({'a': 9}, {}, done.set)
-        self.assertTrue(done.wait(30))
+        self.assertTrue(done.wait(waiting.PATIENCE_S))
 
     def test_threads_are_bounded(self) -> None:
         names = [f'vm{number}' for number in range(12)]
@@ -173,7 +174,7 @@ class TestShareWriter(ShareWriterTestCase):
             mock.patch.object(share_writer, 'HELD_S', 0.0),
             self.assertLogs(share_writer.LOG, 'ERROR') as logs,
         ):
-            end_s = time.monotonic() + 30
+            end_s = time.monotonic() + waiting.PATIENCE_S
             value = 0
             while not logs.output and time.monotonic() < end_s:
                 # Until as many calls hang as there may be threads.
@@ -202,7 +203,7 @@ class TestPlaces(ShareWriterTestCase):
         """Set shares and CPUs, and wait until they are in force."""
         done = threading.Event()
         writer.submit(shares, cpus, done.set)
-        self.assertTrue(done.wait(30))
+        self.assertTrue(done.wait(waiting.PATIENCE_S))
 
     def test_guest_is_placed_after_its_shares_are_written(self) -> None:
         writer = self.make()
@@ -240,9 +241,7 @@ class TestPlaces(ShareWriterTestCase):
         self.submit(writer, {'a': 7}, {'a': (0, 1)})
         self.assertEqual({'a'}, writer.failing())
         self.gate.unplaceable = set()
-        end_s = time.monotonic() + 30
-        while writer.failing() and time.monotonic() < end_s:
-            time.sleep(0.01)
+        waiting.wait_for(lambda: not writer.failing())
         self.assertEqual(frozenset(), writer.failing())
         self.assertEqual([('a', (0, 1))] * 2, self.gate.places)
 
