@@ -363,7 +363,7 @@ class ProcessTest(world.WorldTestCase):
             [sys.executable, '-W', 'ignore', '-c', textwrap.dedent(code)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             env={**os.environ, 'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'},
         )
         self.assertEqual(0, done.returncode, done.stderr)
