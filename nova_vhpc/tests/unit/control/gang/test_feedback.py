@@ -64,9 +64,14 @@ class TestWatching(FeedbackTestCase):
         self.assertGreaterEqual(self.feedback.pause_correction, correction)
 
     def test_windows_go_on_if_a_vm_that_sleeps_comes(self):
-        self.play()
-        self.advance(1, {'a': 1.0}, {'h': 1.0, 's': 1.0}, mix='ah')
-        self.assertTrue(self.feedback.playing)
+        for gangs, outside in (({}, {'s': 1.0}), ({'s': 1.0}, {})):
+            self.feedback = feedback.Feedback(0.05)
+            self.play()
+            self.advance(
+                1, {'a': 1.0, **gangs}, {'h': 1.0, **outside}, mix='ah'
+            )
+            self.assertTrue(self.feedback.playing)
+            self.assertEqual(0.0, self.feedback.correction(['s']))
 
     def test_host_is_watched_again_if_the_policy_asks_for_it(self):
         self.play()

@@ -91,6 +91,10 @@ class SizesTest(testscenarios.WithScenarios, base.TestCase):
             'general VMs that keep half', [8] * 5, [8], 8,
             io_widths=[1] * 5, computing_widths=[1],
         ),
+        scenario(
+            'one wide general VM that keeps no more', [8] * 5, [12], 8,
+            io_widths=[1] * 5, computing_widths=[1],
+        ),
     )  # fmt: skip
 
     def test_size(self):
