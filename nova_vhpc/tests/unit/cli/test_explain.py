@@ -236,7 +236,7 @@ class CommandTest(base.TestCase):
             command.stdout.close()
             err = command.stderr.read()
             command.stderr.close()
-            command.wait(60)
+            command.wait(240)
             self.assertNotIn(b'BrokenPipe', err)
 
     def test_exit_code_is_3_without_a_plan(self):

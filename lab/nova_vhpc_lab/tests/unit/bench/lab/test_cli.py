@@ -36,6 +36,17 @@ from nova_vhpc_lab.testbed import (
 )
 
 
+@contextlib.contextmanager
+def no_guests():
+    """Have the bench find two CPUs, and need no image of guests."""
+    with (
+        mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
+        mock.patch.object(guest_set, 'check'),
+        mock.patch.object(image, 'build_image'),
+    ):
+        yield
+
+
 class CommandLineTest(base.TestCase):
     def parse(self, *words):
         parser = argparse.ArgumentParser()
@@ -138,9 +149,7 @@ class CommandLineTest(base.TestCase):
 
     def test_full_disk_does_not_stop_the_measurement(self):
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(
                 runner,
                 'measure_mix',
@@ -170,9 +179,7 @@ class CommandLineTest(base.TestCase):
         old = {'stock': {**entry, 'when': 'yesterday'}}
         path.write_text(json.dumps({'mixes': {'alone': old}}))
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(
                 runner,
                 'measure_mix',
@@ -194,9 +201,7 @@ class CommandLineTest(base.TestCase):
     def run_lab(self, mix_runs, *words):
         out, err = io.StringIO(), io.StringIO()
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(runner, 'measure_mix', return_value=mix_runs),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
