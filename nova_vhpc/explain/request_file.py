@@ -32,7 +32,7 @@ from nova_vhpc.scheduler.hosts.requirements import (
     Limits,
     of_flavor,
 )
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.session.assembly import Cluster
 from nova_vhpc.scheduler.sources import neutron_uplink

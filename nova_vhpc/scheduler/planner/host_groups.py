@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.model import NO_LIMIT, PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 

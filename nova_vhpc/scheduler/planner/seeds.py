@@ -23,7 +23,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.host_groups import (
     Group,
     HostPool,

@@ -25,7 +25,7 @@ from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.session import assembly, server_group
 from nova_vhpc.scheduler.session.host_fit import HostFit, HostInfo
