@@ -11,7 +11,7 @@ from typing import Any
 
 from nova_vhpc import close_match
 from nova_vhpc.clients import openstack
-from nova_vhpc.explain.request_file import ExplainRequest
+from nova_vhpc.explain.request import ExplainRequest
 
 VERSION = '2.64'
 
