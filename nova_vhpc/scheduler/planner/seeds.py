@@ -65,7 +65,7 @@ def seeds(pool: HostPool) -> Iterator[Counts]:
             for groups in (part.switches, part.racks)
         ]
         yield from _seeds_by_level(part, large)
-        yield from _seeds_without_small_hosts(part, large)
+        yield from _seeds_without_small_hosts(part)
     yield from seeds_near_slow_members(pool)
 
 
@@ -222,13 +222,8 @@ def _cheapest_groups(
     return [groups[item[2]] for item in heapq.nsmallest(MOST_GROUPS, judged)]
 
 
-def _seeds_without_small_hosts(
-    pool: HostPool, large: Sequence[Iterable[Group]]
-) -> Iterator[Counts]:
-    """Yield seeds that use only hosts with a minimum capacity.
-
-    :param large: switches and racks that hold the cluster.
-    """
+def _seeds_without_small_hosts(pool: HostPool) -> Iterator[Counts]:
+    """Yield seeds that use only hosts with a minimum capacity."""
     capacity = pool.capacity
     members = pool.objective.request.members
     everything = pool.everything
@@ -237,9 +232,6 @@ def _seeds_without_small_hosts(
         *_largest_groups(pool, pool.switches.values()),
         everything,
     ]
-    for groups in large:
-        first += _groups_of_fewest_hosts(pool, groups)
-    first = list({id(group): group for group in first}.values())
     for least in _leasts(everything, members):
         for group in first:
             counts: Counts = {}
@@ -275,21 +267,6 @@ def _largest_groups(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
     )
     members = pool.objective.request.members
     return [group for group in largest if group.total < members]
-
-
-def _groups_of_fewest_hosts(
-    pool: HostPool, groups: Iterable[Group]
-) -> list[Group]:
-    """Return groups that hold the cluster on the fewest and largest hosts."""
-    capacity = pool.capacity
-    members = pool.objective.request.members
-    largest = pool.everything.most
-
-    def hosts(group: Group) -> tuple[int, int]:
-        needed = group.needed(largest, members)
-        return needed, -capacity[group.order[needed - 1]]
-
-    return heapq.nsmallest(MOST_WHOLE_GROUPS, groups, key=hosts)
 
 
 def seeds_near_slow_members(pool: HostPool) -> Iterator[Counts]:
