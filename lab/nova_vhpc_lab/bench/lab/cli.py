@@ -166,7 +166,6 @@ def run(args: argparse.Namespace) -> int:
     outputs.check(args.json)
     outputs.check(args.page)
     outputs.check_directory(args.plot)
-    outputs.check_matplotlib(args.plot)
     if args.all:
         args.mixes, args.claims = list(mixes.MIXES), True
     options, extra = _policy_options(args.option)

@@ -7,7 +7,6 @@
 import argparse
 import contextlib
 import errno
-import importlib
 import io
 import json
 import os
@@ -281,14 +280,6 @@ class CommandLineTest(base.TestCase):
                     f'no permission to make files in {name}',
                 )
             self.assertEqual([file], list(Path(name).iterdir()))
-
-    def test_missing_matplotlib_is_reported_at_once(self):
-        with mock.patch.object(
-            importlib, 'import_module', side_effect=ImportError
-        ):
-            self.assert_refused_at_once(
-                ('--plot', 'plots'), 'pip install -e . -e lab'
-            )
 
     def test_merge_into_a_file_without_figures_is_refused_at_once(self):
         with tempfile.TemporaryDirectory() as name:
