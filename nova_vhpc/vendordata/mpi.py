@@ -64,6 +64,7 @@ done
 if [ -n "$interfaces" ]; then
     # Open MPI, UCX (MPICH), libfabric (MPICH, Intel MPI)
     export OMPI_MCA_btl_tcp_if_include="$interfaces"
+    export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
     export UCX_NET_DEVICES="$devices"
     export FI_TCP_IFACE="${interfaces%%,*}"
     if [ -z "$rdma" ]; then
@@ -204,6 +205,11 @@ def wrapper(cluster: model.Cluster) -> str:
     Addresses are matched exactly: the two NICs of a member may be on networks
     with one address range. libfabric's TCP provider takes a single interface
     and gets the first; UCX and Open MPI get both of ``multiple-shared``.
+
+    Open MPI 5 built with libnl (5.0.7 of Debian 13) looks up the route to
+    each peer, whatever the interface. That to a peer on the same host leads
+    over the shared bridge: "Unable to find reachable pairing between local
+    and remote interfaces". Its launcher takes ``--mca reachable`` for its own.
 
     MPICH 4.2 takes libfabric's sockets provider by default, which heeds other
     variables. Where an interface belongs to an RDMA device, for which TCP
