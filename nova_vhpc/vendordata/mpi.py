@@ -287,7 +287,8 @@ def routes(cluster: model.Cluster, me: model.Member) -> list[Route]:
         return []
     own_nic = model.own_nic(me)
     peer_routes: list[Route] = []
-    for peer in cluster.members:
+    # Each member asks, so others than those of the host must cost little.
+    for peer in [one for one in cluster.members if one.host == me.host]:
         if model.distance(me, peer) is not model.Distance.SAME_HOST:
             continue
         if peer.network != me.network or len(peer.nics) < 2:
