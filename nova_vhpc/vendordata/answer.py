@@ -34,6 +34,7 @@ class Answers:
         live_members: Mapping[str, live.Live] | None = None,
     ) -> None:
         self._cluster = cluster
+        self._places = model.Places(cluster.members)
         self._ranks = {m.uuid: rank for rank, m in enumerate(cluster.members)}
         listed = [
             m for m in cluster.members if m.running and model.mpi_address(m)
@@ -122,9 +123,10 @@ class Answers:
         )
         environment = json.dumps(_environment(me))
         members = ', '.join(
-            text + _DISTANCES[model.distance(me, member)]
-            for text, member in zip(
-                self._members, self._cluster.members, strict=True
+            map(
+                str.__add__,
+                self._members,
+                map(_DISTANCES.__getitem__, self._places.distances(rank)),
             )
         )
         # The parts are ASCII, which is faster to encode.
