@@ -21,6 +21,7 @@ int sched_yield(void)
 
     if (now_ns - wait.last_ns > RUN_NS)
         vhpc_begin(&wait, 0);
+    wait.endless = 1;
     status = (int)syscall(SYS_sched_yield);
     vhpc_polled(&wait, now_ns);
     return status;

@@ -12,29 +12,10 @@ source "$(dirname "$0")/lib.sh"
 [ $# -ge 2 ] || die "usage: elsewhere.sh bookworm|trixie|noble COMMAND..."
 suite=$1
 shift
-pool=main
-case $suite in
-bookworm | trixie)
-    distribution=debian mirror=http://deb.debian.org/debian
-    package=debian-archive-keyring
-    ;;
-noble)
-    distribution=ubuntu mirror=http://archive.ubuntu.com/ubuntu pool=main,universe
-    package='ubuntu-keyring (Debian from 13: ubuntu-archive-keyring)'
-    ;;
-*) die "no system '$suite'; there are: bookworm trixie noble" ;;
-esac
-keyring=/usr/share/keyrings/$distribution-archive-keyring.gpg
-[ -e "$keyring" ] || die "no $keyring, which verifies $distribution's packages; it is in the \
-package $package; if this system has none, unpack its .deb with dpkg-deb -x"
-command -v mmdebstrap >/dev/null || apt_install mmdebstrap
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/vhpc-elsewhere-XXXXXX")
 trap 'rm -rf --one-file-system "$place"' EXIT
-say "bootstrapping $suite"
-mmdebstrap --quiet --variant=apt --components="$pool" --keyring="$keyring" \
-    --include=ca-certificates,init-system-helpers,mount,git "$suite" "$place/root" "$mirror" ||
-    die "mmdebstrap $suite failed (above)"
+bootstrap "$suite" "$place/root" ca-certificates,init-system-helpers,mount,git
 git clone -q "$TOP_DIR" "$place/root/root/clone"
 # Mirrors may be behind a proxy whose certificate this machine trusts.
 cp /usr/local/share/ca-certificates/*.crt \

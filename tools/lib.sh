@@ -88,6 +88,31 @@ ensure_python() {
         die "python3 is older than 3.11; Debian 12 and Ubuntu 24.04 have it"
 }
 
+# bootstrap SUITE DIRECTORY PACKAGES: install a Debian or Ubuntu, with further packages, into
+# a directory.
+bootstrap() {
+    local suite=$1 directory=$2 packages=$3 distribution mirror package pool=main keyring
+    case $suite in
+    bookworm | trixie)
+        distribution=debian mirror=http://deb.debian.org/debian
+        package=debian-archive-keyring
+        ;;
+    noble)
+        distribution=ubuntu mirror=http://archive.ubuntu.com/ubuntu pool=main,universe
+        package='ubuntu-keyring (Debian from 13: ubuntu-archive-keyring)'
+        ;;
+    *) die "no system '$suite'; there are: bookworm trixie noble" ;;
+    esac
+    keyring=/usr/share/keyrings/$distribution-archive-keyring.gpg
+    [ -e "$keyring" ] || die "no $keyring, which verifies $distribution's packages; it is in \
+the package $package; if this system has none, unpack its .deb with dpkg-deb -x"
+    command -v mmdebstrap >/dev/null || apt_install mmdebstrap
+    say "bootstrapping $suite"
+    mmdebstrap --quiet --variant=apt --components="$pool" --keyring="$keyring" \
+        --include="$packages" "$suite" "$directory" "$mirror" ||
+        die "mmdebstrap $suite failed (above)"
+}
+
 # make_venv: create an empty virtual environment if there is none.
 make_venv() {
     # tox and virtualenv write a file there that points editors to theirs.

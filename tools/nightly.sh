@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Run what takes too long for each change, as root, some six hours: all of tools/test.sh
-# with the long settings, half an hour of tools/soak.sh, an hour of an agent on a busy bus, unit tests with other random
-# cases, mutations, an upgrade halfway, an emulated machine, and all of tools/test.sh on
-# another system with nothing of this machine's caches.
+# with the long settings, half an hour of tools/soak.sh, an hour of an agent on a busy
+# bus, unit tests with other random cases, mutations, an upgrade halfway, MPI libraries of
+# other systems, an emulated machine, and all of tools/test.sh on another system with
+# nothing of this machine's caches.
 #
 #   tools/nightly.sh
 #
@@ -40,6 +41,8 @@ night tools/soak.sh --minutes "${VHPC_NIGHT_MINUTES:-60}" night
 night env HYPOTHESIS_PROFILE=random tools/test.sh unit
 night tools/mutations.sh
 night tools/skew.sh
+night tools/mpi.sh trixie
+night tools/mpi.sh noble
 night tools/host-vm.sh debian12
 rm -rf "${VHPC_CACHE:-/var/cache/nova-vhpc}"
 night tools/elsewhere.sh trixie tools/test.sh

@@ -1,12 +1,13 @@
 /* SPDX-FileCopyrightText: nova-vhpc developers
  * SPDX-License-Identifier: Apache-2.0
  *
- * barriers SECONDS MICROSECONDS: compute for so much CPU time, wait for all others, and
- * so on; print how often.
+ * barriers SECONDS MICROSECONDS [uneven]: compute for so much CPU time, wait for all
+ * others, and so on; print how often. Uneven: rank 0 does not compute but waits.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double seconds(clockid_t clock)
@@ -24,11 +25,13 @@ int main(int count, char **words)
     long rounds = 0;
 
     MPI_Init(&count, &words);
-    if (count != 3)
+    if (count != 3 && (count != 4 || strcmp(words[3], "uneven")))
         MPI_Abort(MPI_COMM_WORLD, 2);
     length = atof(words[1]);
     work = atof(words[2]) * 1e-6;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (count == 4 && rank == 0)
+        work = 0;
     start = seconds(CLOCK_MONOTONIC);
     while (!stop) {
         until = seconds(CLOCK_THREAD_CPUTIME_ID) + work;

@@ -52,8 +52,8 @@ static void messages(void)
     MPI_Status status, statuses[4];
     MPI_Request requests[4];
     MPI_Message message;
-    int (*const sends[])(const void *, int, MPI_Datatype, int, int, MPI_Comm) = {
-        MPI_Send, MPI_Ssend, MPI_Rsend};
+    int (*const sends[])(const void *, int, MPI_Datatype, int, int,
+                         MPI_Comm) = {MPI_Send, MPI_Ssend, MPI_Rsend};
     static const char *const names[] = {"send", "ssend", "rsend"};
 
     for (i = 0; i < 3; i++) {
@@ -76,8 +76,8 @@ static void messages(void)
                  MPI_ANY_TAG, MPI_COMM_WORLD, &status);
     show("sendrecv", in, 1);
     show_status("sendrecv", &status);
-    MPI_Sendrecv(&out, 1, MPI_INT, MPI_PROC_NULL, 6, in, 4, MPI_INT, MPI_PROC_NULL,
-                 7, MPI_COMM_WORLD, &status);
+    MPI_Sendrecv(&out, 1, MPI_INT, MPI_PROC_NULL, 6, in, 4, MPI_INT, MPI_PROC_NULL, 7,
+                 MPI_COMM_WORLD, &status);
     show_status("proc null", &status);
     MPI_Recv(in, 4, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, &status);
     show_status("recv of proc null", &status);
@@ -131,7 +131,7 @@ static void messages(void)
     for (i = 0; i < 3; i++) {
         out = rank + i;
         MPI_Startall(2, requests);
-        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(2, requests, statuses);
         show("persistent", in, 1);
     }
     MPI_Wait(&requests[0], &status);
@@ -149,9 +149,9 @@ static void collectives(MPI_Comm comm)
         offsets[i] = i;
         out[i] = rank * 100 + i;
     }
-#define RUN(name, count, call)                                                      \
-    memset(in, 0, sizeof in);                                                       \
-    call;                                                                           \
+#define RUN(name, count, call)                                                        \
+    memset(in, 0, sizeof in);                                                         \
+    call;                                                                             \
     show(name, in, count)
     RUN("bcast", 1, in[0] = rank + 1; MPI_Bcast(in, 1, MPI_INT, size - 1, comm));
     RUN("reduce", 2, MPI_Reduce(out, in, 2, MPI_INT, MPI_SUM, 1, comm));
@@ -172,8 +172,9 @@ static void collectives(MPI_Comm comm)
     RUN("allgatherv", size,
         MPI_Allgatherv(out, 1, MPI_INT, in, counts, offsets, MPI_INT, comm));
     RUN("alltoall", size, MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm));
-    RUN("alltoallv", size, MPI_Alltoallv(out, counts, offsets, MPI_INT, in, counts,
-                                         offsets, MPI_INT, comm));
+    RUN("alltoallv", size,
+        MPI_Alltoallv(out, counts, offsets, MPI_INT, in, counts, offsets, MPI_INT,
+                      comm));
     {
         MPI_Datatype types[64];
         int bytes[64];
@@ -182,8 +183,8 @@ static void collectives(MPI_Comm comm)
             types[i] = MPI_INT;
             bytes[i] = i * (int)sizeof(int);
         }
-        RUN("alltoallw", size, MPI_Alltoallw(out, counts, bytes, types, in, counts,
-                                             bytes, types, comm));
+        RUN("alltoallw", size,
+            MPI_Alltoallw(out, counts, bytes, types, in, counts, bytes, types, comm));
     }
     RUN("scan", 1, MPI_Scan(&rank, in, 1, MPI_INT, MPI_SUM, comm));
     RUN("exscan", 1, MPI_Exscan(&rank, in, 1, MPI_INT, MPI_SUM, comm));
@@ -205,6 +206,65 @@ static void collectives(MPI_Comm comm)
                                    MPI_INT, ring));
         MPI_Comm_free(&ring);
     }
+}
+
+static void windows(void)
+{
+    int own[2] = {-1, -1}, next = (rank + 1) % size, last = (rank + size - 1) % size,
+        i;
+    int *shared, disp = 0;
+    MPI_Group all, before, after;
+    MPI_Win window;
+
+    MPI_Win_create(own, sizeof own, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD,
+                   &window);
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &last, &before);
+    MPI_Group_incl(all, 1, &next, &after);
+    for (i = 0; i < 3; i++) {
+        int out = rank * 10 + i;
+
+        MPI_Win_fence(i ? 0 : MPI_MODE_NOPRECEDE, window);
+        MPI_Put(&out, 1, MPI_INT, next, 0, 1, MPI_INT, window);
+        MPI_Win_fence(i == 2 ? MPI_MODE_NOSUCCEED : 0, window);
+        show("fence", own, 1);
+        MPI_Win_post(before, 0, window);
+        MPI_Win_start(after, 0, window);
+        MPI_Put(&out, 1, MPI_INT, next, 1, 1, MPI_INT, window);
+        MPI_Win_complete(window);
+        MPI_Win_wait(window);
+        show("wait", own, 2);
+    }
+    MPI_Group_free(&all);
+    MPI_Group_free(&before);
+    MPI_Group_free(&after);
+    MPI_Win_free(&window);
+    show("free", (int[]){window == MPI_WIN_NULL}, 1);
+    MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &shared,
+                     &window);
+    *shared = 0;
+    MPI_Win_fence(0, window);
+    MPI_Accumulate(&rank, 1, MPI_INT, 0, disp, 1, MPI_INT, MPI_SUM, window);
+    MPI_Win_fence(0, window);
+    show("accumulate", shared, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window);
+    MPI_Accumulate(&rank, 1, MPI_INT, next, disp, 1, MPI_INT, MPI_SUM, window);
+    MPI_Win_flush(next, window);
+    MPI_Win_unlock(next, window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window);
+    show("lock", shared, 1);
+    MPI_Win_unlock(rank, window);
+    MPI_Win_free(&window);
+#if MPI_VERSION >= 4
+    MPI_Allreduce_c(&rank, &own[0], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Sendrecv_replace_c(&own[0], 1, MPI_INT, next, 45, last, 45, MPI_COMM_WORLD,
+                           MPI_STATUS_IGNORE);
+#else
+    own[0] = size * (size - 1) / 2;
+#endif
+    show("large counts", own, 1);
 }
 
 static void errors(void)
@@ -265,9 +325,13 @@ int main(int count, char **words)
     MPI_Intercomm_create(halves, 0, MPI_COMM_WORLD, 1 - rank % 2, 70, &between);
     i = rank;
     MPI_Bcast(&i, 1, MPI_INT,
-              rank == 0 ? MPI_ROOT : rank % 2 ? 0 : MPI_PROC_NULL, between);
+              rank == 0  ? MPI_ROOT
+              : rank % 2 ? 0
+                         : MPI_PROC_NULL,
+              between);
     show("intercommunicator", &i, 1);
     MPI_Barrier(between);
+    windows();
     errors();
     if (rank == 0)
         usleep(20000);

@@ -10,11 +10,9 @@ sentence that says so.
 import concurrent.futures
 import dataclasses
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from nova_vhpc import close_match
 from nova_vhpc.cli.cluster_model import UNKNOWN, Cluster, Host, Member
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
@@ -97,7 +95,9 @@ class ClusterReader:
         """
         with openstack.read():
             try:
-                group = self._group(name, all_projects)
+                group = server_groups.find(
+                    self._connection, name, all_projects
+                )
             except openstack.RefusedError:
                 raise _explained(self._connection, all_projects) from None
             servers = server_groups.servers(
@@ -193,52 +193,6 @@ class ClusterReader:
                 zip(uuids, (first, *pool.map(read, uuids[1:])), strict=True)
             )
 
-    def _group(self, name: str, all_projects: bool) -> Mapping[str, Any]:
-        named, names = [], []
-        for group in server_groups.every(self._connection, all_projects):
-            if group['id'] == name:
-                return group
-            if group['name'] == name:
-                named.append(group)
-            names.append(openstack.text(group['name']))
-        if _is_uuid(name) and not named:
-            found = self._group_of_any_project(name)
-            if found is not None:
-                return found
-        if len(named) > 1:
-            raise openstack.CloudError(
-                f"{len(named)} server groups have the name '{name}'; give the "
-                'ID of one: ' + ', '.join(sorted(g['id'] for g in named))
-            )
-        if not named:
-            scope = 'any project' if all_projects else 'your project'
-            more = (
-                ''
-                if all_projects
-                else '; an administrator finds those of others by their ID, '
-                'or by --all-projects'
-            )
-            raise openstack.CloudError(
-                f"no server group '{name}' in {scope}"
-                + (
-                    close_match.hint(name, names)
-                    or '; openstack vhpc cluster list shows those with '
-                    f'virtual clusters{more}'
-                )
-            )
-        return named[0]
-
-    def _group_of_any_project(self, uuid: str) -> Mapping[str, Any] | None:
-        """Return a server group; None unless the user may see it."""
-        try:
-            answer = self._compute(
-                f'/os-server-groups/{uuid}', server_groups.VERSION
-            )
-        except (openstack.GoneError, openstack.RefusedError):
-            return None
-        group: Mapping[str, Any] = answer['server_group']
-        return group
-
     def _servers(self, all_projects: bool) -> Iterator[Mapping[str, Any]]:
         """Yield servers, page by page.
 
@@ -262,13 +216,6 @@ class ClusterReader:
             return read()
         except openstack.RefusedError:
             return None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def _explained(connection: Any, all_projects: bool) -> openstack.CloudError:

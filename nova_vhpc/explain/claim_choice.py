@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import placement
-from nova_vhpc.explain.request_file import Flavor
+from nova_vhpc.explain.request import Flavor
 from nova_vhpc.flavor import cpu_policy, request_groups
 from nova_vhpc.scheduler.hosts import network_fit, requirements
 from nova_vhpc.scheduler.hosts.networks import Networks

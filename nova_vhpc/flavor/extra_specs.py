@@ -28,6 +28,7 @@ NETWORKS = (
 )
 TIERS = ('host', 'switch', 'rack')
 IO_POOL_USES = ('auto', 'always', 'never')
+WAIT_MODES = ('auto', 'passive', 'active')
 
 # Zero is refused: as a limit it would mean no limit, or leave no host.
 _DECIMAL = r'(?![0.]+$)[0-9]{1,6}(\.[0-9]{1,6})?'
@@ -174,6 +175,15 @@ KEYS: tuple[Key, ...] = (
         maximum=1_000_000,
     ),
     Key(
+        'wait',
+        'How programs in the guest are to wait for each other: passive naps, '
+        'active spins, auto spins while nobody takes the CPU and naps while '
+        'somebody does. Vendordata tells guests; the agent does nothing '
+        'because of it.',
+        'enum',
+        choices=WAIT_MODES,
+    ),
+    Key(
         'cluster',
         'Name of the virtual cluster, for clouds without an answering Nova '
         'API on the compute hosts. A server group is better.',
@@ -192,11 +202,14 @@ class ExtraSpecs:
     """A flavor's parsed ``vhpc:*`` extra specs; None for a missing one.
 
     :ivar requested: whether the flavor has any ``vhpc:`` key.
+    :ivar asks_agent: whether it has one that is more than a hint to guests.
+        The agent writes to no server without.
     :ivar errors: one sentence for each unknown key or wrong value. If there
         is any, the server counts as ``general``.
     """
 
     requested: bool = False
+    asks_agent: bool = False
     workload: str = 'general'
     paradigm: str = 'mpi'
     network: str | None = None
@@ -208,6 +221,7 @@ class ExtraSpecs:
     io_pool: str = 'auto'
     members: int | None = None
     time_slice_us: int | None = None
+    wait: str = 'auto'
     cluster: str | None = None
     errors: tuple[str, ...] = ()
 
@@ -227,24 +241,26 @@ def parse(extra_specs: Mapping[str, str]) -> ExtraSpecs:
     """
     values: dict[str, Any] = {}
     errors: list[str] = []
-    found = False
-    for name, value in sorted(extra_specs.items()):
-        if not name.startswith(PREFIX):
-            continue
-        found = True
+    names = sorted(name for name in extra_specs if name.startswith(PREFIX))
+    if not names:
+        return NOTHING
+    for name in names:
         key = BY_NAME.get(name[len(PREFIX) :])
         if key is None:
             errors.append(f'{name}: no such extra spec{meant(name)}')
             continue
         try:
-            values[key.name] = key.parse(value)
+            values[key.name] = key.parse(extra_specs[name])
         except ValueError as error:
             errors.append(str(error))
-    if not found:
-        return NOTHING
     if errors:
         values['workload'] = 'general'
-    return ExtraSpecs(requested=True, errors=tuple(errors), **values)
+    return ExtraSpecs(
+        requested=True,
+        asks_agent=names != [BY_NAME['wait'].full_name],
+        errors=tuple(errors),
+        **values,
+    )
 
 
 def meant(name: str) -> str:

@@ -120,6 +120,11 @@ def advice(specs: Mapping[str, str]) -> list[str]:
             'without a spare CPU for the packet work, programs lose 30-35% '
             "(HPCVirt'09 section 6.4); vhpc:spare_cpus is 0"
         )
+    if parsed.wait == 'active' and not cpu_policy.dedicated_by(specs):
+        found.append(
+            'vhpc:wait=active tells programs to spin while they wait: on CPUs '
+            'that others use, they are faster with auto or passive'
+        )
     return found
 
 

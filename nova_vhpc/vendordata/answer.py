@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_vhpc.vendordata import live, model, mpi
-from nova_vhpc.vendordata.guest import script
+from nova_vhpc.vendordata.guest import script, waiting
 
 VERSION = 1
 """Version of the layout of the answer. A new key does not change it."""
@@ -34,6 +34,7 @@ class Answers:
         live_members: Mapping[str, live.Live] | None = None,
     ) -> None:
         self._cluster = cluster
+        self._places = model.Places(cluster.members)
         self._ranks = {m.uuid: rank for rank, m in enumerate(cluster.members)}
         listed = [
             m for m in cluster.members if m.running and model.mpi_address(m)
@@ -73,6 +74,7 @@ class Answers:
                     for m in listed
                     if _is_named(m)
                 ),
+                'wait': _wait(cluster),
                 'hosts_program': script.script(),
             }
         )[1:-1]
@@ -121,9 +123,10 @@ class Answers:
         )
         environment = json.dumps(_environment(me))
         members = ', '.join(
-            text + _DISTANCES[model.distance(me, member)]
-            for text, member in zip(
-                self._members, self._cluster.members, strict=True
+            map(
+                str.__add__,
+                self._members,
+                map(_DISTANCES.__getitem__, self._places.distances(rank)),
             )
         )
         # The parts are ASCII, which is faster to encode.
@@ -186,6 +189,24 @@ def _environment(me: model.Member) -> dict[str, str]:
     if me.paradigm == 'mpi':
         return {}
     return {'OMP_NUM_THREADS': str(me.vcpus)}
+
+
+def _wait(cluster: model.Cluster) -> dict[str, Any]:
+    """Return what makes the programs of a cluster wait as its flavors say.
+
+    A program spans members and has one environment: ``auto`` where members
+    have flavors that differ. The library that MPI programs need for it is not
+    in it: only a guest knows whether it has that.
+    """
+    modes = {member.wait for member in cluster.members}
+    mode = modes.pop() if len(modes) == 1 else 'auto'
+    return {
+        'mode': mode,
+        'environment': waiting.wait_environment(mode),
+        **{
+            name: flags(mode, {}) for name, flags in waiting.WAIT_FLAGS.items()
+        },
+    }
 
 
 def _lines(lines: Iterable[str]) -> str:

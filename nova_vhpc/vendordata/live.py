@@ -35,6 +35,16 @@ NOT_STEERED = (
     'one of its host; ask your operator'
 )
 
+HELD_UP = 0.05
+"""Part of a control period from which on a vCPU counts as held up."""
+
+_NEVER_SLEEPS: dict[str | None, bool] = {
+    'waits': False,
+    'spins': True,
+    'held-up': True,
+}
+"""By how an agent says that a program waits."""
+
 _MAX_CALLS = 32
 """Agents that are asked at a time."""
 
@@ -48,6 +58,11 @@ class Live:
     :ivar run_s: CPU time of its vCPUs since it was started, in seconds.
     :ivar held_up_s: time in which its vCPUs wanted to run and did not, in
         seconds.
+    :ivar held_up_now: whether its vCPUs were held up for more than a twentieth
+        of the last control period, on average; the library for waiting takes
+        as much steal time for a CPU that is taken.
+    :ivar never_sleeps: whether its vCPUs want to run all the time, so that its
+        programs spin while they wait, or only compute.
     :ivar in_windows_s: time for which gang windows favoured it, in seconds.
     :ivar received: CPU time received lately, as a part of what stock Linux
         would give.
@@ -59,6 +74,8 @@ class Live:
 
     run_s: float | None = None
     held_up_s: float | None = None
+    held_up_now: bool | None = None
+    never_sleeps: bool | None = None
     in_windows_s: float | None = None
     received: float | None = None
     slot_share: float | None = None
@@ -98,6 +115,11 @@ def _live(
     return Live(
         run_s=_number(vm.get('run_s'), 3),
         held_up_s=_number(vm.get('delay_s'), 3),
+        held_up_now=_is_held_up(
+            _number(vm.get('sync_latency_us')),
+            _number(status['agent'].get('period_us')),
+        ),
+        never_sleeps=_NEVER_SLEEPS.get((vm.get('waiting') or {}).get('state')),
         in_windows_s=_number(vm.get('window_s'), 3),
         received=_number(vm.get('received'), 2),
         slot_share=_slot_share(status, cluster_uuid),
@@ -105,6 +127,19 @@ def _live(
         network={True: network, False: 'default uplink', None: None}[steered],
         problem=_problem(status, vm, steered),
     )
+
+
+def _is_held_up(
+    latency_us: float | None, period_us: float | None
+) -> bool | None:
+    """Return whether vCPUs are held up; None if it was not measured.
+
+    :param latency_us: synchronisation latency in the last control period.
+    :param period_us: length of that, in microseconds.
+    """
+    if latency_us is None or not period_us:
+        return None
+    return latency_us > HELD_UP * period_us
 
 
 def _is_steered(binding: Mapping[str, Any], uuid: str) -> bool | None:

@@ -9,7 +9,7 @@ Hosts, switches and racks have :mod:`.opaque_ids`, never names.
 import dataclasses
 import enum
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -59,6 +59,8 @@ class Member:
     :ivar nics: NICs in the order in which the guest has them.
     :ivar network: network configuration, or None.
     :ivar paradigm: ``mpi``, ``openmp`` or ``hybrid``.
+    :ivar wait: how its programs are to wait: ``auto``, ``passive`` or
+        ``active``.
     :ivar uplink_nic: index of the NIC on the own uplink; None for the last.
     :ivar running: whether it runs, and will go on, as far as Nova knows.
     :ivar status: Nova's status of the server, such as ``ACTIVE``.
@@ -76,6 +78,7 @@ class Member:
     # From the flavor of the member: members may have different flavors.
     network: str | None = None
     paradigm: str = 'mpi'
+    wait: str = 'auto'
     uplink_nic: int | None = None
     running: bool = True
     status: str = 'ACTIVE'
@@ -145,6 +148,48 @@ def distance(one: Member, other: Member) -> Distance:
     if one.rack is not None and one.rack == other.rack:
         return Distance.SAME_RACK
     return Distance.FAR
+
+
+class Places:
+    """Knows which members share a host, a switch or a rack.
+
+    All distances of one member are found without a look at each pair: a
+    cluster of 1,000 members has a million.
+
+    :param members: members of a cluster, by rank.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        # From the widest: each later distance replaces the earlier ones.
+        self._ranks: dict[Distance, dict[str, list[int]]] = {
+            Distance.SAME_RACK: {},
+            Distance.SAME_SWITCH: {},
+            Distance.SAME_HOST: {},
+        }
+        for rank, member in enumerate(members):
+            for distance_, name in _places(member).items():
+                if name is not None:
+                    ranks = self._ranks[distance_].setdefault(name, [])
+                    ranks.append(rank)
+
+    def distances(self, rank: int) -> list[Distance]:
+        """Return the distances between one member and each, by rank."""
+        found = [Distance.FAR] * len(self._members)
+        for distance_, name in _places(self._members[rank]).items():
+            if name is not None:
+                for other in self._ranks[distance_][name]:
+                    found[other] = distance_
+        found[rank] = Distance.SELF
+        return found
+
+
+def _places(member: Member) -> dict[Distance, str | None]:
+    return {
+        Distance.SAME_RACK: member.rack,
+        Distance.SAME_SWITCH: member.switch,
+        Distance.SAME_HOST: member.host,
+    }
 
 
 def mpi_nics(member: Member) -> tuple[Nic, ...]:

@@ -64,6 +64,7 @@ done
 if [ -n "$interfaces" ]; then
     # Open MPI, UCX (MPICH), libfabric (MPICH, Intel MPI)
     export OMPI_MCA_btl_tcp_if_include="$interfaces"
+    export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
     export UCX_NET_DEVICES="$devices"
     export FI_TCP_IFACE="${interfaces%%,*}"
     if [ -z "$rdma" ]; then
@@ -205,6 +206,11 @@ def wrapper(cluster: model.Cluster) -> str:
     with one address range. libfabric's TCP provider takes a single interface
     and gets the first; UCX and Open MPI get both of ``multiple-shared``.
 
+    Open MPI 5 built with libnl (5.0.7 of Debian 13) looks up the route to
+    each peer, whatever the interface. That to a peer on the same host leads
+    over the shared bridge: "Unable to find reachable pairing between local
+    and remote interfaces". Its launcher takes ``--mca reachable`` for its own.
+
     MPICH 4.2 takes libfabric's sockets provider by default, which heeds other
     variables. Where an interface belongs to an RDMA device, for which TCP
     would be the slow way, the provider is left to the library.
@@ -281,7 +287,8 @@ def routes(cluster: model.Cluster, me: model.Member) -> list[Route]:
         return []
     own_nic = model.own_nic(me)
     peer_routes: list[Route] = []
-    for peer in cluster.members:
+    # Each member asks, so others than those of the host must cost little.
+    for peer in [one for one in cluster.members if one.host == me.host]:
         if model.distance(me, peer) is not model.Distance.SAME_HOST:
             continue
         if peer.network != me.network or len(peer.nics) < 2:

@@ -160,6 +160,7 @@ def member_of(
         nics=tuple(model.Nic(mac, tuple(nics[mac])) for mac in macs),
         network=specs.network,
         paradigm=specs.paradigm,
+        wait=specs.wait,
         uplink_nic=specs.uplink_nic,
         running=is_running(server),
         status=openstack.text(server.get('status') or 'UNKNOWN'),

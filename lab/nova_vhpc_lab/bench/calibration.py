@@ -8,19 +8,16 @@ import json
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich.console
 import rich.table
 
 from nova_vhpc.agent import errors
+from nova_vhpc.control import controller
 from nova_vhpc_lab.bench import controller as controller_bench
-from nova_vhpc_lab.bench.common import cli_types, outputs, plugins, simulations
-from nova_vhpc_lab.bench.lab import measured_ranges, mixes
-
-if TYPE_CHECKING:
-    from nova_vhpc.control import controller
-    from nova_vhpc_lab.bench.lab import simulated
+from nova_vhpc_lab.bench.common import cli_types, outputs, plugins
+from nova_vhpc_lab.bench.lab import measured_ranges, mixes, simulated
 
 HELP = (
     "Run the lab's mixes on simulated hosts, and show the figures beside what "
@@ -62,18 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate, print, and write the JSON file.
 
-    :returns: 0; 1 without the libraries that the simulator needs; 2 if a
-        plugin or a file cannot be loaded or there is no such mix.
+    :returns: 0; 2 if a plugin or a file cannot be loaded, or there is no such
+        mix.
     :raises OutputError: if a file cannot be written.
     """
     outputs.check(args.json)
     if args.renew is not None:
         return _renew(args.renew)
-    try:
-        from nova_vhpc_lab.bench.lab import simulated
-    except ImportError as error:
-        simulations.say_missing('calibration', error)
-        return 1
     names = plugins.selected(args)
     measured = measured_ranges.load()
     chosen = [name for name in simulated.MIXES if name in measured]
@@ -120,9 +112,8 @@ def simulate(
     :param measured: what was measured, of which the times are taken.
     :param names: plugins of the policy ``default``.
     """
-    from nova_vhpc_lab.bench.lab import simulated
 
-    def make() -> 'controller.Controller':
+    def make() -> controller.Controller:
         return controller_bench.make(names)
 
     return {
@@ -142,9 +133,7 @@ def simulate(
     }
 
 
-def _timing(measured: Mapping[str, Any]) -> 'simulated.Timing':
-    from nova_vhpc_lab.bench.lab import simulated
-
+def _timing(measured: Mapping[str, Any]) -> simulated.Timing:
     return simulated.Timing(
         measured.get('settle_s', 8.0), measured.get('measure_s', 4.0)
     )

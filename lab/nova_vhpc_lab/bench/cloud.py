@@ -3,7 +3,6 @@
 """``nova-vhpc-bench cloud``: virtual clusters on many simulated hosts."""
 
 import argparse
-import dataclasses
 import itertools
 import json
 import os
@@ -11,17 +10,17 @@ import pathlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nova_vhpc.clients import openstack
-from nova_vhpc.control import config as control_config
-from nova_vhpc.control import controller
-from nova_vhpc_lab.bench import cloud_inventory, cloud_plot, cloud_report
-from nova_vhpc_lab.bench import controller as controller_bench
+from nova_vhpc_lab.bench import (
+    cloud_inventory,
+    cloud_job,
+    cloud_plot,
+    cloud_report,
+)
 from nova_vhpc_lab.bench.common import cli_types, outputs, plugins, simulations
-
-if TYPE_CHECKING:
-    from nova_vhpc_lab.sim.cloud import comparison, npc09, running, spec
+from nova_vhpc_lab.sim.cloud import comparison, inventory, npc09, spec
 
 HELP = (
     'Run virtual clusters on many simulated hosts: the scheduler plans where '
@@ -42,18 +41,6 @@ POLICIES = (
     'ours',
     'bound',
 )
-
-_PLUGINS = {
-    'balance': ('none', 'balance'),
-    'dss': ('dss', 'none'),
-    'vslicer': ('vslicer', 'none'),
-    'atc-30ms': ('atc', 'none'),
-    'atc-6ms': ('atc', 'none'),
-}
-"""Slice and pinning policy of those that are not ours."""
-
-SHORT_SLICE_US = 6_000
-"""ATC paper, section IV.C: slice of VMs that are not parallel, "ATC(6ms)"."""
 
 KERNELS = {
     'linux': frozenset(POLICIES) - {'cs'},
@@ -211,130 +198,15 @@ def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Cloud:
-    """One cloud to be run, in a process of its own.
-
-    :ivar name: key of the scenario in the JSON file.
-    :ivar policies: names.
-    :ivar ours: plugins of the policy of that name.
-    """
-
-    name: str
-    scenario: str
-    kernel: str
-    seed: int
-    hosts: int
-    group_policy: str | None
-    policies: tuple[str, ...]
-    ours: plugins.PluginNames
-    seconds: float
-    warm_up_s: float
-    skew_us: float
-    latency_us: float
-    loss: float
-    inventory: 'spec.CloudSpec | None' = None
-    npc09: 'npc09.Case | None' = None
-
-    def run(self) -> 'comparison.SeedFigures':
-        """Place the cloud, and run it under each policy."""
-        from nova_vhpc_lab.sim import hosts
-        from nova_vhpc_lab.sim.cloud import comparison, running
-
-        return comparison.compare(
-            self._spec(),
-            self.seed,
-            [_policy(name, self.ours, self.kernel) for name in self.policies],
-            running.Conditions(
-                self.seconds,
-                self.warm_up_s,
-                self.skew_us,
-                hosts.Network(latency_us=self.latency_us, loss=self.loss),
-            ),
-        )
-
-    def _spec(self) -> 'spec.CloudSpec':
-        from nova_vhpc_lab.sim import kernels, xen_trials
-
-        cloud = self._linux_spec()
-        if self.kernel == 'linux':
-            return cloud
-        return dataclasses.replace(
-            cloud,
-            kernel=kernels.XenCredit(),
-            switch_us=xen_trials.SWITCH_US,
-            loads=(xen_trials.DOM0,),
-        )
-
-    def _linux_spec(self) -> 'spec.CloudSpec':
-        from nova_vhpc_lab.sim.cloud import scenarios
-
-        if self.inventory is not None:
-            return self.inventory
-        if self.npc09 is not None:
-            return self.npc09.spec()
-        if self.scenario == 'atc-a':
-            programs = sorted(scenarios.NPB)
-            program = programs[self.seed % len(programs)]
-            return scenarios.atc_a(program, self.hosts)
-        make = {
-            'atc-b': scenarios.atc_b,
-            'atc-mixed': scenarios.atc_mixed,
-        }[self.scenario]
-        return dataclasses.replace(
-            make(self.seed, self.hosts), group_policy=self.group_policy
-        )
-
-
-def _policy(
-    name: str, ours: plugins.PluginNames, kernel: str
-) -> 'running.Policy':
-    """Return a policy of :data:`POLICIES`."""
-    from nova_vhpc_lab.sim import coscheduler
-    from nova_vhpc_lab.sim.cloud import running
-
-    if name in ('stock', 'bound'):
-        return running.Policy(name)
-    if name == 'ours':
-        return running.Policy(
-            name, lambda: controller_bench.make(ours), slots=True
-        )
-    if name == 'cs':
-        return running.Policy(name, coscheduling=coscheduler.Settings())
-    slices, pinning = _PLUGINS[name]
-    names = dataclasses.replace(
-        ours, slice_policy=slices, pinning_policy=pinning
-    )
-    # The paper's algorithms have no guard.
-    config = control_config.ControlConfig(guard=False)
-
-    def make() -> controller.Controller:
-        return controller_bench.make(names, config)
-
-    return running.Policy(
-        name,
-        make,
-        quota=slices != 'none' and kernel == 'linux',
-        all_opt_in=slices != 'none',
-        time_slice_us=SHORT_SLICE_US if name == 'atc-6ms' else None,
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Run, print, and write the JSON file.
 
-    :returns: 0; 1 without the libraries that the simulator needs; 2 if the
-        kernel has no such policy, or the inventory is wrong or cannot be read.
+    :returns: 0; 2 if the kernel has no such policy, or the inventory is
+        wrong or cannot be read.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
     outputs.check_directory(args.plot)
-    outputs.check_matplotlib(args.plot)
-    try:
-        from nova_vhpc_lab.sim.cloud import comparison
-    except ImportError as error:
-        simulations.say_missing('cloud', error)
-        return 1
     for policy in args.policies:
         if policy not in KERNELS[args.kernel]:
             print(
@@ -361,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
                 policy: comparison.summary(seeds[cloud.name], policy)
                 for policy in args.policies
             }
-            if cloud.npc09 is None:
+            if cloud.case is None:
                 cloud_report.show(cloud.name, args.seeds, document[cloud.name])
     if 'npc09' in args.scenarios:
         cloud_report.show_npc09(args.seeds, args.policies, document)
@@ -380,15 +252,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _inventory(args: argparse.Namespace) -> 'spec.CloudSpec | None':
+def _inventory(args: argparse.Namespace) -> spec.CloudSpec | None:
     """Return the operator's cloud, if the scenario is asked for.
 
     :raises ValueError: it is wrong, or not one of file and cloud is named.
     :raises CloudError: the cloud cannot be read.
     :raises OSError: the file cannot be read or written.
     """
-    from nova_vhpc_lab.sim.cloud import inventory
-
     if 'inventory' not in args.scenarios:
         return None
     if (args.inventory is None) == (args.os_cloud is None):
@@ -410,10 +280,8 @@ def _inventory(args: argparse.Namespace) -> 'spec.CloudSpec | None':
 
 
 def _clouds(
-    args: argparse.Namespace, inventory: 'spec.CloudSpec | None'
-) -> Iterator[_Cloud]:
-    from nova_vhpc_lab.sim.cloud import npc09
-
+    args: argparse.Namespace, found: spec.CloudSpec | None
+) -> Iterator[cloud_job.Cloud]:
     ours = plugins.selected(args)
     for scenario in args.scenarios:
         sizes = [args.hosts]
@@ -428,7 +296,7 @@ def _clouds(
             sizes, cases, range(args.seed, args.seed + args.seeds)
         ):
             name = f'{scenario}-{hosts}' if scenario == 'atc-a' else scenario
-            yield _Cloud(
+            yield cloud_job.Cloud(
                 name if case is None else case.name,
                 scenario,
                 args.kernel,
@@ -442,6 +310,6 @@ def _clouds(
                 1_000.0 * args.skew_ms,
                 args.latency_us,
                 args.loss,
-                inventory if scenario == 'inventory' else None,
+                found if scenario == 'inventory' else None,
                 case,
             )

@@ -108,28 +108,18 @@ def _capacity(resource: Mapping[str, Any]) -> float:
 
 def _servers(connection: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the servers on hosts, with CPUs that they share."""
-    marker = ''
-    while True:
-        servers = openstack.get(
-            connection.compute,
-            f'/servers/detail?all_tenants=1{marker}',
-            SERVERS_VERSION,
-        )['servers']
-        if not servers:
-            return
-        for server in servers:
-            # Servers of a cell that is down may be stubs without flavor.
-            flavor = server.get('flavor')
-            if flavor and server.get('OS-EXT-SRV-ATTR:host'):
-                specs = flavor.get('extra_specs') or {}
-                if not cpu_policy.dedicated_by(specs):
-                    yield server
-        following = f'&marker={openstack.text(servers[-1]["id"])}'
-        if following == marker:
-            raise openstack.CloudError(
-                'the cloud gives the same page of its servers again'
-            )
-        marker = following
+    for server in cloud.pages(
+        connection.compute,
+        '/servers/detail?all_tenants=1',
+        'servers',
+        SERVERS_VERSION,
+    ):
+        # Servers of a cell that is down may be stubs without flavor.
+        flavor = server.get('flavor')
+        if flavor and server.get('OS-EXT-SRV-ATTR:host'):
+            specs = flavor.get('extra_specs') or {}
+            if not cpu_policy.dedicated_by(specs):
+                yield server
 
 
 def _clusters(

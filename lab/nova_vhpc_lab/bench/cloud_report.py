@@ -5,6 +5,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nova_vhpc_lab.sim.cloud import npc09
+
 Policies = Mapping[str, Mapping[str, Any]]
 """Figures of one scenario, by policy."""
 
@@ -51,7 +53,6 @@ def show_npc09(
     :param names: of the policies.
     :param scenarios: figures of all scenarios, by their JSON keys.
     """
-    from nova_vhpc_lab.sim.cloud import npc09
 
     print(f'\nnpc09, {seeds} seeds: speedup over one CPU, of {npc09.CPUS}')
     print(

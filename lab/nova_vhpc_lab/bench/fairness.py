@@ -7,17 +7,12 @@ import argparse
 import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nova_vhpc.agent import errors
-from nova_vhpc.control import controller
 from nova_vhpc_lab.bench import controller as controller_bench
-from nova_vhpc_lab.bench import gang_ablations
 from nova_vhpc_lab.bench.common import cli_types, outputs, plugins, simulations
-from nova_vhpc_lab.sim import random_hosts
-
-if TYPE_CHECKING:
-    from nova_vhpc_lab.sim import fairness
+from nova_vhpc_lab.sim import fairness, random_hosts
 
 HELP = (
     'Measure on random simulated hosts whether any VM receives less CPU time '
@@ -65,13 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'figures is noise',
     )
     parser.add_argument(
-        '--without',
-        choices=gang_ablations.ABLATIONS,
-        metavar='PART',
-        help='take one part out of the gang policy, to see what it gives: '
-        f'{", ".join(gang_ablations.ABLATIONS)}',
-    )
-    parser.add_argument(
         '-v', '--verbose', action='store_true', help='print every VM'
     )
     plugins.add_arguments(parser)
@@ -83,48 +71,34 @@ class _Job:
 
     :ivar host: its seed, or its name.
     :ivar names: policies; None for stock Linux.
-    :ivar without: part that is taken out of the gang policy; None for none.
     """
 
     host: str
     names: plugins.PluginNames | None
-    without: str | None
     warm_up_s: float
     seconds: float
 
-    def run(self) -> 'fairness.HostResult':
+    def run(self) -> fairness.HostResult:
         """Measure the host."""
-        from nova_vhpc_lab.sim import fairness
 
+        names = self.names
         spec, seed = random_hosts.make(self.host)
         return fairness.compare(
             spec,
             seed,
-            None if self.names is None else self._make_controller,
+            None if names is None else lambda: controller_bench.make(names),
             self.warm_up_s,
             self.seconds,
         )
-
-    def _make_controller(self) -> controller.Controller:
-        assert self.names is not None
-        if self.without is not None:
-            return gang_ablations.make_controller(self.without)
-        return controller_bench.make(self.names)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
-    :returns: 0; 1 without the libraries that the simulator needs; 2 if a
-        plugin cannot be loaded or there is no such host.
+    :returns: 0; 2 if a plugin cannot be loaded or there is no such host.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
-    try:
-        from nova_vhpc_lab.sim import fairness
-    except ImportError as error:
-        simulations.say_missing('fairness', error)
-        return 1
     names = plugins.selected(args)
     hosts = args.only or random_hosts.seeds(args.seed, args.hosts)
     try:
@@ -138,7 +112,6 @@ def run(args: argparse.Namespace) -> int:
         _Job(
             host,
             None if args.null else names,
-            args.without,
             args.warm_up,
             args.seconds,
         )
@@ -156,14 +129,13 @@ def run(args: argparse.Namespace) -> int:
             **figures,
             'seed': args.seed,
             'null': args.null,
-            'without': args.without,
             'by_host': {one.spec.name: _host_json(one) for one in results},
         },
     )
     return 0
 
 
-def _print_host(result: 'fairness.HostResult', verbose: bool) -> None:
+def _print_host(result: fairness.HostResult, verbose: bool) -> None:
     spec = result.spec
     print(
         f'{spec.name}: {spec.cpus} CPUs, {len(result.vms)} VMs, worst part '
@@ -187,7 +159,7 @@ def _print_host(result: 'fairness.HostResult', verbose: bool) -> None:
 
 
 def _print_summary(
-    figures: dict[str, float], results: list['fairness.HostResult']
+    figures: dict[str, float], results: list[fairness.HostResult]
 ) -> None:
     print()
     for name, value in figures.items():
@@ -202,7 +174,7 @@ def _print_summary(
         print(f'  {one.spec.name}: {one.worst:.2f}{about}')
 
 
-def _host_json(result: 'fairness.HostResult') -> dict[str, Any]:
+def _host_json(result: fairness.HostResult) -> dict[str, Any]:
     return {
         'cpus': result.spec.cpus,
         'windows_part': result.windows_part,

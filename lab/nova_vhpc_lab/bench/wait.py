@@ -5,7 +5,7 @@
 
 Each cluster is an MPI program of two ranks in a control group of its own, all
 of equal weight, on two CPUs. Its ranks compute, wait for each other, and so
-on.
+on. Every round runs all modes, and is compared within itself.
 """
 
 import argparse
@@ -49,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[200.0, 1000.0],
         help='CPU time between two barriers, in microseconds',
     )
+    parser.add_argument(
+        '--uneven',
+        action='store_true',
+        help='let one rank of each cluster wait all the time',
+    )
     parser.add_argument('--seconds', type=cli_types.number(), default=3.0)
     parser.add_argument('--rounds', type=cli_types.integer(), default=3)
     outputs.add_json(parser)
@@ -77,7 +82,13 @@ def run(args: argparse.Namespace) -> int:
         print(f'nova-vhpc-bench wait: {error}', file=sys.stderr)
         return 1
     outputs.write_json(
-        args.json, {'mpi': args.mpi, 'seconds': args.seconds, 'rows': rows}
+        args.json,
+        {
+            'mpi': args.mpi,
+            'seconds': args.seconds,
+            'uneven': args.uneven,
+            'rows': rows,
+        },
     )
     return 0
 
@@ -94,15 +105,19 @@ def _measure(
     for _ in range(int(args.rounds)):
         for mode in random.sample(modes, len(modes)):
             rates[mode].append(
-                _rate(programs, MODES[mode], work_us, clusters, args.seconds)
+                _rate(programs, MODES[mode], work_us, clusters, args)
             )
-    shipped = statistics.median(rates['shipped'])
     for mode, values in rates.items():
+        ratios = [
+            value / shipped
+            for value, shipped in zip(values, rates['shipped'], strict=True)
+        ]
         print(
             f'{args.mpi} {work_us:6.0f} us, {clusters} clusters, {mode:7s}: '
             f'{statistics.median(values):6.0f} barriers/s '
             f'({min(values):.0f} to {max(values):.0f}), '
-            f'{statistics.median(values) / shipped:.2f} of shipped',
+            f'{statistics.median(ratios):.3f} of shipped '
+            f'({min(ratios):.3f} to {max(ratios):.3f})',
             flush=True,
         )
     return {'work_us': work_us, 'clusters': clusters, 'barriers_per_s': rates}
@@ -113,7 +128,7 @@ def _rate(
     library: str | None,
     work_us: float,
     clusters: int,
-    seconds: float,
+    args: argparse.Namespace,
 ) -> float:
     """Return the barriers per second of all clusters together."""
     controller = cpu_controller.CpuController.find()
@@ -130,7 +145,8 @@ def _rate(
                         *('sh', '-c', 'echo $$ >"$0"/cgroup.procs; exec "$@"'),
                         str(group),
                         *programs.words(
-                            SOURCE, RANKS, str(seconds), str(work_us)
+                            *(SOURCE, RANKS, str(args.seconds), str(work_us)),
+                            *(('uneven',) if args.uneven else ()),
                         ),
                     ),
                     env=programs.environment(library),
@@ -141,7 +157,7 @@ def _rate(
             )
         total = 0.0
         for process in running:
-            out, problem = process.communicate(timeout=60 + 20 * seconds)
+            out, problem = process.communicate(timeout=60 + 20 * args.seconds)
             if process.returncode:
                 raise errors.LabError(f'{SOURCE}: {problem[-1000:]}')
             total += float(out)

@@ -7,12 +7,10 @@ import argparse
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nova_vhpc_lab.bench.common import cli_types, outputs, simulations
-
-if TYPE_CHECKING:
-    from nova_vhpc_lab.sim import measurement
+from nova_vhpc_lab.bench.common import cli_types, outputs
+from nova_vhpc_lab.sim import measurement, xen_trials
 
 HELP = (
     "Simulate the ATC paper's experiments: time slices and policies under "
@@ -39,15 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print, and write the JSON file.
 
-    :returns: 0; 1 without the libraries that the simulator needs.
+    :returns: 0.
     :raises OutputError: if the JSON file cannot be written.
     """
     outputs.check(args.json)
-    try:
-        from nova_vhpc_lab.sim import xen_trials
-    except ImportError as error:
-        simulations.say_missing('xen', error)
-        return 1
     results: dict[str, Any] = {'slices': {}, 'parallel': {}, 'mixed': {}}
     for work_us in xen_trials.WORK_US:
         results['slices'][str(work_us)] = _slices(args, work_us)
@@ -63,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _slices(args: argparse.Namespace, work_us: int) -> dict[str, Any]:
     """Measure one slice after the other, the same for all VMs."""
-    from nova_vhpc_lab.sim import xen_trials
 
     print(
         f'\nFour parallel VMs of 16 vCPUs that meet each {work_us} us:\n'
@@ -131,7 +123,6 @@ def _policies(
     args: argparse.Namespace, work_us: int, is_mixed: bool
 ) -> dict[str, Any]:
     """Measure all policies on one host."""
-    from nova_vhpc_lab.sim import xen_trials
 
     print(
         f'\n{"Two" if is_mixed else "Four"} parallel VMs of 8 vCPUs that meet '
@@ -170,7 +161,7 @@ def _policies(
     return found
 
 
-def _progress(record: 'measurement.Record') -> float:
+def _progress(record: measurement.Record) -> float:
     """Return the mean progress of the parallel VMs."""
     return statistics.fmean(
         vm.progress
@@ -180,7 +171,7 @@ def _progress(record: 'measurement.Record') -> float:
 
 
 def _spin_latencies_us(
-    records: Iterable['measurement.Record'],
+    records: Iterable[measurement.Record],
 ) -> list[float]:
     return [
         vm.barrier_wait_us

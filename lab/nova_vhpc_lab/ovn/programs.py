@@ -20,6 +20,7 @@ from nova_vhpc_lab.stack import guard
 ROOT = pathlib.Path(
     os.environ.get('VHPC_OVN_ROOT', '/var/cache/nova-vhpc/ovn-root')
 )
+SCHEMAS = ROOT / 'usr/share'
 # Debian has links to alternatives, which would lead out of the directory.
 _DIRECTORIES = ('usr/lib/openvswitch-switch', 'usr/sbin', 'usr/bin')
 _END_SECONDS = 10.0
@@ -99,8 +100,8 @@ class Place:
         return self.shell(*words(program, *arguments))
 
     def ip(self, *arguments: str) -> str:
-        """Run the host's ``ip``."""
-        return self.shell('ip', *arguments)
+        """Run the host's ``ip``; each argument may be several words."""
+        return self.shell('ip', *' '.join(arguments).split())
 
     def inside(self, *command: str) -> list[str]:
         """Return the command line that runs a program in the namespace."""

@@ -9,7 +9,6 @@ must neither stop the windows nor leave a guest with the weight of its window.
 
 import collections
 import functools
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -112,7 +111,7 @@ def _until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-class Clock:
+class Clock(part.Part):
     """Makes the clock jump while windows are played."""
 
     name = 'clock'
@@ -121,10 +120,8 @@ class Clock:
     def run(self, seed: int, first: int, budget: part.Budget) -> bool:
         """Print what is found and how to repeat it; True if nothing is."""
         counts: collections.Counter[str] = collections.Counter()
-        logging.disable(logging.CRITICAL)
-        try:
-            while budget.lasts(counts['schedules']):
-                number = first + counts['schedules']
+        with part.unlogged():
+            for number in budget.numbers(first):
                 windows = Windows(
                     random.Random(f'{seed} {self.name} {number}')
                 )
@@ -132,16 +129,9 @@ class Clock:
                 fault = windows.stop() or fault
                 if fault is not None:
                     counts['failed'] += 1
-                    print(
-                        f'{self.name}: {fault}; repeat with tools/soak.sh '
-                        f'--seed {seed} --first {number} --minutes 0 '
-                        f'{self.name}',
-                        flush=True,
-                    )
+                    print(f'{fault}; {self.repeat(seed, number)}', flush=True)
                 counts['schedules'] += 1
                 counts['jumps'] += windows.jumps
-        finally:
-            logging.disable(logging.NOTSET)
         print(
             f'{self.name}: {counts["schedules"]} schedules, '
             f'{counts["jumps"]} jumps, {counts["failed"]} failed',

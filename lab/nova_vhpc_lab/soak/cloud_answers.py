@@ -12,7 +12,7 @@ from typing import Any
 from nova_vhpc.agent.clusters import nova as nova_servers
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud, explain
-from nova_vhpc.explain.request_file import ExplainRequest, Flavor, RequestError
+from nova_vhpc.explain.request import ExplainRequest, Flavor, RequestError
 from nova_vhpc.scheduler.sources import snapshot
 from nova_vhpc.topology import model
 from nova_vhpc.vendordata import nova, shared_answers, wsgi

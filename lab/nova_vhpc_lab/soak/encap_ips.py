@@ -35,7 +35,7 @@ from nova_vhpc.agent.uplinks.binders import (
 from nova_vhpc.topology import links
 from nova_vhpc_lab.ovn import domain
 from nova_vhpc_lab.soak import damage
-from nova_vhpc_lab.soak.part import Budget
+from nova_vhpc_lab.soak.part import Budget, Part, unlogged
 from nova_vhpc_lab.testbed import open_vswitch
 from nova_vhpc_lab.testbed.patience import PATIENCE_S
 
@@ -219,7 +219,7 @@ FAULTS = (
 )
 
 
-class EncapIps:
+class EncapIps(Part):
     """Runs rounds on one Open vSwitch; needs root."""
 
     name = 'encap_ips'
@@ -228,28 +228,22 @@ class EncapIps:
     def run(self, seed: int, first: int, budget: Budget) -> bool:
         """Print each round that is wrong; return whether none is."""
         rounds = failed = left = damaged = 0
-        logging.disable(logging.CRITICAL)
-        try:
-            with open_vswitch.PrivateOpenVswitch() as switch:
-                host = Host(switch)
-                self._prepare(host)
-                while budget.lasts(rounds):
-                    number = first + rounds
-                    rounds += 1
-                    played = Round(host, random.Random(f'{seed} {number}'))
-                    wrong = played.run()
-                    left += played.was_left
-                    damaged += played.is_damaged
-                    if wrong:
-                        failed += 1
-                        print(
-                            f'encap_ips: round {number}: {played}\n  {wrong}\n'
-                            f'encap_ips: repeat with tools/soak.sh --seed '
-                            f'{seed} --first {number} --rounds 1 encap_ips',
-                            flush=True,
-                        )
-        finally:
-            logging.disable(logging.NOTSET)
+        with unlogged(), open_vswitch.PrivateOpenVswitch() as switch:
+            host = Host(switch)
+            self._prepare(host)
+            for number in budget.numbers(first):
+                rounds += 1
+                played = Round(host, random.Random(f'{seed} {number}'))
+                wrong = played.run()
+                left += played.was_left
+                damaged += played.is_damaged
+                if wrong:
+                    failed += 1
+                    print(
+                        f'encap_ips: round {number}: {played}\n  {wrong}\n'
+                        + self.repeat(seed, number),
+                        flush=True,
+                    )
         print(
             f'encap_ips: {rounds} rounds, {failed} failed; the agent had left '
             f'its key in {left}; {damaged} records were damaged',

@@ -9,7 +9,6 @@ so that a fault that was found can be repeated alone.
 
 import collections
 import contextlib
-import logging
 import random
 import resource
 import signal
@@ -39,11 +38,10 @@ def _limits() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     handler = signal.signal(signal.SIGVTALRM, _interrupt)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, hard))
-    logging.disable(logging.CRITICAL)
     try:
-        yield
+        with part.unlogged():
+            yield
     finally:
-        logging.disable(logging.NOTSET)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.signal(signal.SIGVTALRM, handler)
 
@@ -63,7 +61,7 @@ def execute(
     return None
 
 
-class Fuzzer:
+class Fuzzer(part.Part):
     """Gives damaged inputs to one parser.
 
     :param parser: makes one input, parses it, and raises what is a fault.
@@ -80,20 +78,15 @@ class Fuzzer:
         faults: collections.Counter[str] = collections.Counter()
         inputs = 0
         with _limits():
-            while budget.lasts(inputs):
-                fault = execute(self._parser, seed, first + inputs)
+            for number in budget.numbers(first):
+                fault = execute(self._parser, seed, number)
                 if fault is not None:
                     # Where it was raised tells faults apart, not what it says.
                     place = ''.join(
                         line for line in fault.splitlines() if 'File "' in line
                     )
                     if place not in faults:
-                        print(
-                            f'{fault}{self.name}: repeat with tools/soak.sh '
-                            f'--seed {seed} --first {first + inputs} '
-                            f'--minutes 0 {self.name}',
-                            flush=True,
-                        )
+                        print(fault + self.repeat(seed, number), flush=True)
                     faults[place] += 1
                 inputs += 1
         print(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nova_vhpc_lab.soak.part import Budget, host_of
+from nova_vhpc_lab.soak.part import Budget, Part, host_of
 
 if TYPE_CHECKING:
     from nova_vhpc.tests.functional.agent.base import AgentTestCase
@@ -89,7 +89,7 @@ def growth(sizes: Sequence[Size]) -> Size:
     return Size(*(int(b - a) for a, b in zip(before, after, strict=True)))
 
 
-class Night:
+class Night(Part):
     """Runs rounds on one agent; needs root, QEMU and RabbitMQ."""
 
     name = 'night'

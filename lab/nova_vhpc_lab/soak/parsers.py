@@ -23,7 +23,7 @@ from nova_vhpc.agent.rpc.native_threads import messaging
 from nova_vhpc.cli import agents, ctl
 from nova_vhpc.conf import opts
 from nova_vhpc.conf import types as conf_types
-from nova_vhpc.explain import request_file
+from nova_vhpc.explain import request, request_file
 from nova_vhpc.flavor import extra_specs
 from nova_vhpc.linux import cpus
 from nova_vhpc.top import model, reader, report, sources
@@ -232,7 +232,7 @@ def flavor_specs(rng: random.Random) -> None:
 
 def explain_request(rng: random.Random) -> None:
     """Read a REQUEST.json of nova-vhpc-explain."""
-    with contextlib.suppress(request_file.RequestError):
+    with contextlib.suppress(request.RequestError):
         request_file.read(damage.document(rng, REQUEST), now_s=1e9)
 
 

@@ -3,6 +3,7 @@
 
 """What a part of the soak is, and how long it runs."""
 
+import abc
 import contextlib
 import dataclasses
 import logging
@@ -10,7 +11,7 @@ import signal
 import time
 import unittest
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 _Host = TypeVar('_Host', bound=unittest.TestCase)
 
@@ -26,6 +27,13 @@ class Budget:
 
     until_s: float | None
     count: int | None = None
+
+    def numbers(self, first: int) -> Iterator[int]:
+        """Yield numbers of inputs or rounds from the first one on."""
+        number = first
+        while self.lasts(number - first):
+            yield number
+            number += 1
 
     def lasts(self, done: int) -> bool:
         """Return whether to go on after some inputs or rounds."""
@@ -57,7 +65,7 @@ def host_of(case: type[_Host]) -> Iterator[_Host]:
         signal.signal(signal.SIGTERM, handler)
 
 
-class Part(Protocol):
+class Part(abc.ABC):
     """Attacks one thing with seeded inputs or rounds.
 
     :ivar name: what the command line calls the part.
@@ -67,9 +75,26 @@ class Part(Protocol):
     name: str
     counted: str
 
+    @abc.abstractmethod
     def run(self, seed: int, first: int, budget: Budget) -> bool:
         """Print what is found and how to repeat it; True if nothing is.
 
         :param first: number of the first input or round.
         """
-        ...
+
+    def repeat(self, seed: int, number: int) -> str:
+        """Return how to repeat one input or round."""
+        return (
+            f'{self.name}: repeat with tools/soak.sh --seed {seed} --first '
+            f'{number} --{self.counted} 1 {self.name}'
+        )
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Switch off the log of this process in a ``with`` block."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)

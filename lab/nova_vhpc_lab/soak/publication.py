@@ -10,7 +10,6 @@ come and go, also in the middle of a publication.
 
 import collections
 import dataclasses
-import logging
 import random
 import unittest
 import uuid
@@ -217,7 +216,7 @@ def _slots(uplinks: list[model.Uplink]) -> collections.Counter[str]:
     return slots
 
 
-class Publication:
+class Publication(part.Part):
     """Publishes the uplinks of hosts, one after another."""
 
     name = 'publication'
@@ -227,22 +226,14 @@ class Publication:
         """Print what is found and how to repeat it; True if nothing is."""
         counts: collections.Counter[str] = collections.Counter()
         hosts = failed = 0
-        while budget.lasts(hosts):
-            number = first + hosts
+        for number in budget.numbers(first):
             host = Host(random.Random(f'{seed} {self.name} {number}'))
             result = unittest.TestResult()
-            logging.disable(logging.CRITICAL)
-            try:
+            with part.unlogged():
                 host.run(result)
-            finally:
-                logging.disable(logging.NOTSET)
             counts += host.counts
             for _, text in result.errors + result.failures:
-                print(
-                    f'{text}\n{self.name}: repeat with tools/soak.sh --seed '
-                    f'{seed} --first {number} --minutes 0 {self.name}',
-                    flush=True,
-                )
+                print(f'{text}\n{self.repeat(seed, number)}', flush=True)
             failed += not result.wasSuccessful()
             hosts += 1
         print(

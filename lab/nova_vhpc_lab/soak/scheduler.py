@@ -11,9 +11,7 @@ request sees depends on the machine.
 
 import collections
 import contextlib
-import copy
 import gc
-import logging
 import random
 import statistics
 import threading
@@ -21,11 +19,11 @@ import time
 import traceback
 import tracemalloc
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from nova_vhpc_lab.soak import damage, part
+from nova_vhpc_lab.soak import bad_placement, damage, part
 
 HOSTS = 8
 THREADS = 4
@@ -46,14 +44,6 @@ _PUBLISHED_MINUTES = 29000000
 """Time of the last publications, as :mod:`.bench.scheduler.world` has it."""
 
 _JUMPS_S = (0, 0, 0, 1, -1, 3600, -3600, 86400 * 365, -86400 * 365 * 60)
-
-_NONSENSE: tuple[Any, ...] = (
-    *(None, [], 'text', 7, {}),
-    {'provider_summaries': None},
-    {'provider_summaries': []},
-    {'provider_summaries': {'a': {}}},
-    {'resource_providers': [{}]},
-)
 
 _MALFORMED: tuple[dict[str, str], ...] = (
     {'vhpc:network': 'nope'},
@@ -76,60 +66,6 @@ _MALFORMED: tuple[dict[str, str], ...] = (
     {'vhpc:network': 'exported'},
     {'vhpc:paradigm': 'openmp', 'vhpc:network': 'separate'},
 )
-
-
-class Placement:
-    """A Placement that misbehaves, unless it is healthy.
-
-    :param seed: seed of its answers.
-    :param body: answer to the read of all uplinks.
-    :param names: answer to the read of their names.
-    :ivar answers: number of answers of each kind.
-    """
-
-    def __init__(
-        self, seed: int, body: Mapping[str, Any], names: Mapping[str, Any]
-    ) -> None:
-        self._seed = seed
-        self._body = body
-        self._names = names
-        self._lock = threading.Lock()
-        self._reads = 0
-        self.answers: collections.Counter[str] = collections.Counter()
-        self.healthy = threading.Event()
-
-    def get(self, path: str, version: str) -> Any:
-        """Answer a read of the cache."""
-        with self._lock:
-            self._reads += 1
-            rng = random.Random(f'{self._seed} placement {self._reads}')
-            kind = rng.choice(
-                ('good', 'good', 'error', 'late', 'nonsense', 'half')
-            )
-            if self.healthy.is_set():
-                kind = 'good'
-            self.answers[kind] += 1
-        if kind == 'error':
-            raise RuntimeError('Placement answered 500')
-        if kind == 'late':
-            # Longer than refresh_timeout.
-            self.healthy.wait(3)
-        if kind == 'nonsense':
-            return rng.choice(_NONSENSE)
-        if 'candidates' not in path:
-            return self._names
-        return self._half(rng) if kind == 'half' else self._body
-
-    def _half(self, rng: random.Random) -> Any:
-        body = copy.deepcopy(self._body)
-        summaries = body['provider_summaries']
-        for uuid in list(summaries):
-            lost = rng.choice(('', '', '', 'all', 'traits', 'resources'))
-            if lost == 'all':
-                del summaries[uuid]
-            elif lost:
-                del summaries[uuid][lost]
-        return body
 
 
 class WallClock:
@@ -204,8 +140,7 @@ class Requests:
             self.counts['failed'] += 1
             self.faults.setdefault(
                 place,
-                f'{text}scheduler: repeat with tools/soak.sh --seed '
-                f'{self._seed} --first {number} --requests 1 scheduler',
+                text + Scheduler().repeat(self._seed, number),
             )
 
     def send(self, cloud: Any, number: int) -> None:
@@ -282,7 +217,7 @@ class Requests:
         return len(members)
 
 
-class Scheduler:
+class Scheduler(part.Part):
     """Sends requests from several threads at a time."""
 
     name = 'scheduler'
@@ -292,7 +227,7 @@ class Scheduler:
         """Print what is found and how to repeat it; True if nothing is."""
         from nova_vhpc_lab.bench.scheduler import world
 
-        placement = Placement(
+        placement = bad_placement.Placement(
             seed,
             world.bulk_body(HOSTS),
             {'resource_providers': world.names(HOSTS)},
@@ -336,7 +271,9 @@ def _no_racks(hosts: Any, key: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
+def _environment(
+    placement: bad_placement.Placement, clock: WallClock
+) -> Iterator[Any]:
     """Configure Nova's scheduler to use this Placement and this clock."""
     import nova.conf
     from nova import objects
@@ -349,7 +286,6 @@ def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
         uplink_cache,
     )
 
-    logging.disable(logging.CRITICAL)
     objects.register_all()
     conf = nova.conf.CONF
     conf([], default_config_files=[], project='nova')
@@ -368,10 +304,9 @@ def _environment(placement: Placement, clock: WallClock) -> Iterator[Any]:
         host_fit, 'time', types.SimpleNamespace(time=clock.time)
     )
     try:
-        with no_locations, no_racks, jumping:
+        with part.unlogged(), no_locations, no_racks, jumping:
             yield cache
     finally:
-        logging.disable(logging.NOTSET)
         placement.healthy.set()
         uplink_cache.reset()
         server_groups.reset()
@@ -409,7 +344,10 @@ def _memory() -> int:
 
 
 def _recovers(
-    placement: Placement, clock: WallClock, cache: Any, requests: Requests
+    placement: bad_placement.Placement,
+    clock: WallClock,
+    cache: Any,
+    requests: Requests,
 ) -> list[str]:
     """Check that a healthy Placement and a right clock place clusters again.
 

@@ -14,7 +14,7 @@ MOST_QUIET = 2.1
 is renewed every two seconds."""
 
 
-class Slots:
+class Slots(part.Part):
     """Simulates the hosts of a cloud, another one in each round."""
 
     name = 'slots'
@@ -24,15 +24,11 @@ class Slots:
         """Return whether all clouds settled in time."""
         done = 0
         passed = True
-        while budget.lasts(done):
-            found = self._round(seed + first + done)
+        for number in budget.numbers(first):
+            found = self._round(seed + number)
             if found:
                 passed = False
-                print(
-                    f'slots: {found}; again: --seed {seed} --first '
-                    f'{first + done} --clouds 1 slots',
-                    flush=True,
-                )
+                print(f'{found}; {self.repeat(seed, number)}', flush=True)
             done += 1
         print(f'slots: {done} clouds of {HOSTS} hosts', flush=True)
         return passed

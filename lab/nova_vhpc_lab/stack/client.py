@@ -4,7 +4,7 @@
 
 """A small REST client for Nova, Placement and Glance."""
 
-import time
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
-from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
+from nova_vhpc_lab.testbed import patience
 
 COMPUTE = '2.100'
 PLACEMENT = '1.39'
@@ -186,53 +186,50 @@ class Client:
         """Return a server as Nova shows it."""
         return self.compute('GET', f'/servers/{key}')['server']
 
-    def wait_active(
-        self, keys: Iterable[str], timeout_s: float = PATIENCE_S
-    ) -> list[dict[str, Any]]:
+    def wait_active(self, keys: Iterable[str]) -> list[dict[str, Any]]:
         """Wait until all servers are ACTIVE, and return them.
 
         :raises ApiError: if a server is in ERROR, with Nova's fault.
         :raises TooLongError: if the time is over.
         """
-        deadline = time.monotonic() + timeout_s
-        active = []
-        for key in keys:
-            while (server := self.server(key))['status'] != 'ACTIVE':
-                if server['status'] == 'ERROR':
-                    fault = server.get('fault', {}).get('message', '')
-                    raise ApiError(500, f'server {server["name"]}: {fault}')
-                if time.monotonic() > deadline:
-                    raise TooLongError(
-                        f'server {server["name"]} is still {server["status"]}',
-                        timeout_s,
-                    )
-                time.sleep(0.3)
-            active.append(server)
-        return active
+
+        def active(key: str) -> dict[str, Any] | None:
+            server = self.server(key)
+            if server['status'] == 'ERROR':
+                fault = server.get('fault', {}).get('message', '')
+                raise ApiError(500, f'server {server["name"]}: {fault}')
+            return server if server['status'] == 'ACTIVE' else None
+
+        return [
+            patience.wait(
+                f'server {key} to be ACTIVE', functools.partial(active, key)
+            )
+            for key in keys
+        ]
 
     def delete(
-        self, keys: Iterable[str], timeout_s: float = PATIENCE_S
+        self, keys: Iterable[str], timeout_s: float = patience.PATIENCE_S
     ) -> None:
         """Delete servers, and wait until they are gone.
 
         :raises TooLongError: if a server is still there after the time.
         """
-        deadline = time.monotonic() + timeout_s
         remaining = list(keys)
         for key in remaining:
             self.compute('DELETE', f'/servers/{key}')
-        while remaining:
+
+        def all_gone() -> bool:
             try:
-                self.server(remaining[-1])
+                while remaining:
+                    self.server(remaining[-1])
+                    return False
             except ApiError as error:
                 if error.status != 404:
                     raise
                 remaining.pop()
-            if remaining and time.monotonic() > deadline:
-                raise TooLongError(
-                    f'server {remaining[-1]} is not deleted', timeout_s
-                )
-            time.sleep(0.2)
+            return not remaining
+
+        patience.wait(f'the end of servers {remaining}', all_gone, timeout_s)
 
     def providers(self) -> list[dict[str, Any]]:
         """Return all providers, with inventories, traits and usages."""

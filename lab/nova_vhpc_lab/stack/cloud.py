@@ -13,24 +13,16 @@ processes end with the process that started the stack.
 import concurrent.futures
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from nova_vhpc_lab.stack import client, config, environment, guard
+from nova_vhpc_lab.stack import client, config, guard, processes
+from nova_vhpc_lab.stack.processes import StackError, free_ports
 from nova_vhpc_lab.testbed import guest, image
-from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
-
-# Otherwise Nova's command line tools would monkey-patch eventlet, which its
-# services do not use any more.
-ENVIRONMENT = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'}
 
 _PORTS = (
     'keystone',
@@ -77,23 +69,7 @@ SCHEDULER: config.Sections = {
 """Options of nova.conf that doc/source/install asks an operator to set."""
 
 
-class StackError(Exception):
-    """A part did not start; the message has its name and end of log."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Return TCP ports of the loopback device that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(('127.0.0.1', 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-class Cloud:
+class Cloud(processes.Processes):
     """An embedded OpenStack, which runs during a ``with`` block.
 
     :param fake_hosts: names of further compute nodes with Nova's fake driver,
@@ -109,14 +85,13 @@ class Cloud:
         say: Callable[[str], None] = lambda text: None,
         root: Path | None = None,
     ) -> None:
-        self.root = root or Path(tempfile.mkdtemp(prefix='vhpc-'))
-        self.tag = f'v{secrets.token_hex(2)}'
+        super().__init__(
+            root or Path(tempfile.mkdtemp(prefix='vhpc-')),
+            dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)),
+            f'v{secrets.token_hex(2)}',
+        )
         self.fake_hosts = fake_hosts
         self.say = say
-        self.ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
-        self.config = config.Config(self.root, self.ports, self.tag)
-        self.logs = self.root / 'log'
-        self._keeper: guard.Guard | None = None
         self._clients: dict[str, client.Client] = {}
         self._images: dict[str, str] = {}
 
@@ -184,36 +159,6 @@ class Cloud:
         if user not in self._clients:
             self._clients[user] = client.Client(self.config.credentials(user))
         return self._clients[user]
-
-    @property
-    def keeper(self) -> guard.Guard:
-        """Guard of all daemons; created at the first use."""
-        if self._keeper is None:
-            # mariadbd runs as another user and must reach its directory.
-            self.root.chmod(0o755)
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self._keeper = guard.Guard(self.logs)
-        return self._keeper
-
-    def daemon(self, name: str) -> guard.Daemon:
-        """Return a daemon by its name.
-
-        :raises KeyError: if it was never started.
-        """
-        return self.keeper.daemons[name]
-
-    def spawn(
-        self,
-        name: str,
-        *argv: str | Path,
-        env: Mapping[str, str] | None = None,
-    ) -> guard.Daemon:
-        """Start a daemon that ends with the stack."""
-        return self.keeper.start(name, argv, {**ENVIRONMENT, **(env or {})})
-
-    def program(self, name: str) -> Path:
-        """Return the path of a console script of this virtual environment."""
-        return environment.HERE.program(name)
 
     def write_config(self) -> None:
         """Write all configuration files."""
@@ -346,24 +291,6 @@ class Cloud:
         self.run_wsgi('glance')
         self.wait_http('glance')
 
-    def run_wsgi(self, name: str, **env: str) -> None:
-        """Start a service of :mod:`nova_vhpc_lab.stack.wsgi`.
-
-        :param env: further variables of its environment.
-        """
-        self.spawn(
-            name,
-            sys.executable,
-            '-m',
-            'nova_vhpc_lab.stack.wsgi',
-            name,
-            str(self.ports[name]),
-            env={
-                f'OS_{name.upper()}_CONFIG_DIR': str(self.config.etc / name),
-                **env,
-            },
-        )
-
     def _start_database(self) -> None:
         data, temporary = self.root / 'db', self.root / 'db-tmp'
         for folder in (data, temporary):
@@ -452,88 +379,3 @@ class Cloud:
             },
         )
         self.wait_port('rabbit', 'rabbitmq')
-
-    def wait_port(
-        self,
-        port: str,
-        daemon: str | None = None,
-        timeout_s: float = PATIENCE_S,
-    ) -> None:
-        """Wait until a part listens on its port.
-
-        :param port: name of the port.
-        :param daemon: name of the daemon, if it differs.
-        :raises StackError: if the daemon has ended.
-        :raises TooLongError: if the time is over.
-        """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                socket.create_connection(
-                    ('127.0.0.1', self.ports[port]), 2
-                ).close()
-                return
-            except OSError:
-                self._check(daemon or port, deadline)
-            time.sleep(0.1)
-
-    def wait_log(
-        self, name: str, text: str, timeout_s: float = PATIENCE_S
-    ) -> None:
-        """Wait until a text is in a daemon's log.
-
-        :raises StackError: if the daemon has ended.
-        :raises TooLongError: if the time is over.
-        """
-        deadline = time.monotonic() + timeout_s
-        while text not in self.daemon(name).tail(1000):
-            self._check(name, deadline)
-            time.sleep(0.1)
-
-    def wait_http(self, name: str, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until a service answers, with an error or not.
-
-        :raises StackError: if the daemon has ended.
-        :raises TooLongError: if the time is over.
-        """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                urllib.request.urlopen(self.config.url(name, '/'), timeout=30)
-                return
-            except urllib.error.HTTPError:
-                return
-            except OSError:
-                self._check(name, deadline)
-            time.sleep(0.2)
-
-    def _check(self, name: str, deadline: float) -> None:
-        daemon = self.daemon(name)
-        if not daemon.alive():
-            raise StackError(
-                f'{name} did not start; the end of {daemon.log}:\n'
-                + daemon.tail()
-            )
-        if time.monotonic() > deadline:
-            raise TooLongError(
-                f'{name} does not answer yet; its log is {daemon.log}'
-            )
-
-    def await_end(
-        self, daemon: guard.Daemon, what: str, last_line: str = 'done'
-    ) -> None:
-        """Wait until a program has done its work.
-
-        :param last_line: last line of its output if it succeeds.
-        :raises StackError: if it fails, or a part of Nova has ended.
-        """
-        deadline = time.monotonic() + 600
-        computes = [n for n in self.keeper.daemons if 'nova-' in n]
-        while not daemon.wait(0.5) and time.monotonic() < deadline:
-            # Not the program itself, which may end well between two checks.
-            for name in computes:
-                self._check(name, deadline)
-        if daemon.tail(1).strip() != last_line:
-            raise StackError(
-                f'failed: {what}; the end of {daemon.log}:\n' + daemon.tail()
-            )

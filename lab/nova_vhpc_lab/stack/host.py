@@ -6,16 +6,14 @@
 
 import os
 import signal
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc_lab.stack import container, environment, guard, guests
 from nova_vhpc_lab.testbed import libvirtd
-from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
 
 _HOOK = Path(__file__).parents[3] / 'etc/nova-vhpc/libvirt-qemu-hook'
 _LIBVIRTD_CONF = """\
@@ -205,19 +203,3 @@ class Host:
             self.logs.glob(f'{self.name}-agent-*.log'), key=os.path.getmtime
         )
         return ''.join(path.read_text(errors='replace') for path in paths)
-
-
-def wait(
-    what: str, condition: Callable[[], Any], timeout_s: float = PATIENCE_S
-) -> Any:
-    """Wait until a condition is true, and return its value.
-
-    :param what: description of the condition, for the error.
-    :raises TooLongError: if it is not true within the time.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise TooLongError(what, timeout_s)
-        time.sleep(0.2)
-    return value

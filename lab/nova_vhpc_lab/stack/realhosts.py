@@ -19,8 +19,9 @@ from nova_vhpc_lab.stack import (
     environment,
     guard,
     host,
+    processes,
 )
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed import patience
 
 UPLINKS = 2
 """Uplinks of each host."""
@@ -189,7 +190,7 @@ class RealHosts(cloud.Cloud):
     def _wait_for_computes(self, count: int) -> None:
         """Wait until some nova-computes have registered."""
         self.wait_http('nova')
-        host.wait(
+        patience.wait(
             f'{count} of nova-compute',
             lambda: (
                 len(
@@ -209,7 +210,7 @@ class RealHosts(cloud.Cloud):
             'nova_vhpc_lab.stack.compute',
             '--config-file',
             self.config.etc / f'{compute_host.name}.conf',
-            env=cloud.ENVIRONMENT,
+            env=processes.ENVIRONMENT,
         )
 
     def start_agent(self, compute_host: host.Host, **control: Any) -> None:
@@ -255,7 +256,7 @@ class RealHosts(cloud.Cloud):
             ),
             check=True,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=patience.PATIENCE_S,
         )
 
     def move(self, server: str, to: host.Host) -> None:
@@ -276,14 +277,14 @@ class RealHosts(cloud.Cloud):
         actual = admin.server(server)['OS-EXT-SRV-ATTR:host']
         if actual != to.name:
             errors = [daemon.last_error() for daemon in self._computes()]
-            raise cloud.StackError(
+            raise processes.StackError(
                 f'{server} is on {actual}, not on {to.name}; nova-compute: '
                 + '; '.join(errors)
             )
         # The server is active before the old host is done.
         listed = admin.compute('GET', f'/os-migrations?instance_uuid={server}')
         for migration in listed['migrations']:
-            host.wait(
+            patience.wait(
                 f'the old host of {server} to be free of it',
                 functools.partial(_holds_nothing, admin, migration['uuid']),
             )

@@ -8,31 +8,25 @@ It has a cloud with bridges, uplinks, images and flavors, a second host whose
 uplinks are too slow, and the program ``nova-vhpc-agent``.
 """
 
-import contextlib
-import subprocess
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Self
 
 from keystoneauth1 import adapter
 
-from nova_vhpc.agent.daemon import status_socket
 from nova_vhpc.placement import publisher
 from nova_vhpc.placement.client import PlacementClient
 from nova_vhpc.topology import model
 from nova_vhpc_lab.stack import (
+    agents,
     client,
-    cloud,
-    config,
     environment,
-    guard,
     guests,
     host,
     outsider,
     realhosts,
 )
-from nova_vhpc_lab.testbed.patience import PATIENCE_S, TooLongError
+from nova_vhpc_lab.testbed.patience import TooLongError
 
 MEMBERS = 3
 """Members of the virtual cluster: more than a host has uplinks."""
@@ -69,10 +63,6 @@ Only the host that runs guests has the trait. Without it, Nova would choose the
 slow host, which has more free RAM once the members run.
 """
 
-RESTORES = 3
-"""How often ``nova-vhpc-agent --restore`` is run if libvirt refuses or is too
-slow for a domain, as happens on a busy machine."""
-
 CIDR = '10.99.0.0/24'
 """Addresses of the tenant network."""
 
@@ -88,7 +78,7 @@ def without_quota(extra_specs: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class Scenario:
+class Scenario(agents.Agents):
     """A cloud with everything that the main job needs, and its agents.
 
     :param say: called with a line of text when a step of the start is done.
@@ -103,8 +93,8 @@ class Scenario:
         hosts: int = 2,
         last: environment.Environment = environment.HERE,
     ) -> None:
-        self.cloud = realhosts.RealHosts(
-            (SLOW_HOST,), say, count=hosts, last=last
+        super().__init__(
+            realhosts.RealHosts((SLOW_HOST,), say, count=hosts, last=last)
         )
         self.images: dict[str, str] = {}
         self.networks: list[dict[str, str]] = []
@@ -135,11 +125,6 @@ class Scenario:
     def halt(self) -> None:
         """End everything, keep the logs; may be called again."""
         self.cloud.halt()
-
-    @property
-    def hosts(self) -> tuple[host.Host, ...]:
-        """The hosts that run guests."""
-        return self.cloud.hosts
 
     def host_of(self, server: str) -> host.Host:
         """Return the host that a server runs on."""
@@ -302,168 +287,6 @@ class Scenario:
             for name, way in keys
         }
 
-    def write_agent_conf(
-        self,
-        shared_cpus: Mapping[host.Host, int] | None = None,
-        **control: Any,
-    ) -> None:
-        """Write nova-vhpc.conf of each host, as an operator does.
-
-        :param shared_cpus: the only CPU of each host for servers; None for
-            all of the machine.
-        :param control: options of ``[vhpc_control]``.
-        """
-        credentials = self.cloud.config.credentials('vhpc-agent')
-        for each in self.hosts:
-            state = self.cloud.root / each.name
-            config.write(
-                self.agent_conf(each),
-                {
-                    'DEFAULT': {
-                        'transport_url': self.cloud.config.transport_url
-                    },
-                    'vhpc_agent': {
-                        'libvirt_uri': each.uri,
-                        'state_path': each.state_path,
-                        'run_path': each.run_path,
-                        'metrics_port': 0,
-                        'reconcile_period': 5,
-                        'bind_uplinks': True,
-                        **(
-                            {}
-                            if shared_cpus is None
-                            else {'cpu_shared_set': shared_cpus[each]}
-                        ),
-                    },
-                    'vhpc_topology': {
-                        'bridges': 'br-n*:separate',
-                        'nic_patterns': 'n*',
-                        'ovsdb_connection': self.cloud.switch(each).socket,
-                        'compute_id_file': state / 'compute_id',
-                        'poll_interval': 1,
-                    },
-                    'vhpc_nova': {
-                        'poll_interval': 5,
-                        'min_interval': 1,
-                        **credentials,
-                    },
-                    'placement': credentials,
-                    'vhpc_control': control,
-                },
-            )
-
-    def agent_conf(self, compute_host: host.Host) -> Path:
-        """Return the path of a host's nova-vhpc.conf."""
-        return self.cloud.config.etc / f'{compute_host.name}-vhpc.conf'
-
-    def start_agents(self, *options: str) -> None:
-        """Start ``nova-vhpc-agent`` on each host.
-
-        :param options: command line options, like ``--dry-run``.
-        """
-        for each in self.hosts:
-            each.start_agent(self.agent_conf(each), *options)
-
-    def stop_agents(self, timeout_s: float = 30) -> bool:
-        """Stop the agents as systemd does.
-
-        :returns: whether SIGTERM was enough.
-        """
-        stopped = [each.stop_agent(timeout_s) for each in self.hosts]
-        return all(stopped)
-
-    def kill_agents(self) -> None:
-        """Kill the agents with SIGKILL."""
-        for each in self.hosts:
-            each.kill_agent()
-
-    def restore(self) -> None:
-        """Run ``nova-vhpc-agent --restore``, like systemd's ExecStopPost.
-
-        It is repeated if it could not restore all domains, as its message
-        tells an operator to do.
-
-        :raises StackError: if it fails on a host.
-        """
-        for each in self.hosts:
-            for attempt in range(1, RESTORES + 1):
-                run = self._restore(each)
-                if run.tail(1) == 'exit status 0':
-                    break
-                if run.tail(1) != 'exit status 1' or attempt == RESTORES:
-                    raise cloud.StackError(f'{run.name}: {run.tail()}')
-
-    def _restore(self, compute_host: host.Host) -> guard.Daemon:
-        """Run ``nova-vhpc-agent --restore`` once, until its end.
-
-        Its exit status is the last line of its log.
-
-        :raises StackError: if it does not end in time.
-        """
-        run = compute_host.spawn(
-            'restore',
-            'sh',
-            '-c',
-            '"$@"; echo "exit status $?"',
-            'sh',
-            compute_host.programs.program('nova-vhpc-agent'),
-            '--config-file',
-            self.agent_conf(compute_host),
-            '--restore',
-            env=compute_host.programs.variables,
-        )
-        if not run.wait(PATIENCE_S):
-            raise TooLongError(f'{run.name} goes on; {run.tail()}')
-        return run
-
-    def agent_status(self, compute_host: host.Host) -> dict[str, Any]:
-        """Return the status of a host's agent.
-
-        The agent gets a minute to answer, because emulated guests and a whole
-        cloud may share two CPUs.
-
-        :raises OSError: if the agent does not run or does not answer.
-        """
-        return status_socket.fetch(
-            status_socket.socket_path(str(compute_host.run_path)), 60
-        )
-
-    def vms(self) -> dict[str, dict[str, Any]]:
-        """Return what the agents say of the servers, by the server's ID.
-
-        :raises OSError: if an agent does not run or does not answer.
-        """
-        return {
-            vm['uuid']: vm
-            for each in self.hosts
-            for vm in self.agent_status(each)['vms']
-        }
-
-    def agents_answer(self) -> bool:
-        """Tell whether all agents answer."""
-        try:
-            self.vms()
-        except OSError:
-            return False
-        return True
-
-    def has_published(self) -> bool:
-        """Tell whether all agents report that their uplinks are published."""
-        try:
-            states = [
-                self.agent_status(each)['publishing']['state']
-                for each in self.hosts
-            ]
-        except OSError:
-            return False
-        return states == ['published'] * len(self.hosts)
-
-    def _check_agents(self) -> None:
-        for each in self.hosts:
-            if each.agent is not None and not each.agent.alive():
-                name, each.agent = each.agent.name, None
-                raise cloud.StackError(f'{name} has ended')
-
     def published(self, node: str) -> list[dict[str, Any]]:
         """Return the uplink providers of a compute node in Placement."""
         prefix = f'{node}:vhpc:'
@@ -473,29 +296,3 @@ class Scenario:
             if provider['name'].startswith(prefix)
             and model.UPLINK in provider['inventories']
         ]
-
-    def wait(
-        self,
-        what: str,
-        condition: Callable[[], Any],
-        timeout_s: float = PATIENCE_S,
-        pause_s: float = 0.3,
-    ) -> Any:
-        """Wait until a condition is true, and return its value.
-
-        :param what: description of the condition, for the error.
-        :param condition: may fail with ``CalledProcessError``, which counts
-            as false.
-        :param pause_s: time between two calls, in seconds.
-        :raises TooLongError: if it is not true within the time.
-        :raises StackError: if an agent has ended.
-        """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                if value := condition():
-                    return value
-            self._check_agents()
-            if time.monotonic() > deadline:
-                raise TooLongError(what, timeout_s)
-            time.sleep(pause_s)

@@ -16,6 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 from xml.etree import ElementTree
 
+from nova_vhpc_lab.testbed import parallel_programs
 from nova_vhpc_lab.testbed.image import GuestImage
 
 NOVA_NS = 'http://openstack.org/xmlns/libvirt/nova/1.1'
@@ -36,6 +37,7 @@ WORKLOADS = (
     'pingpong',
     'allreduce',
     'web',
+    *parallel_programs.LIBRARIES,
 )
 
 
@@ -52,6 +54,7 @@ class GuestSpec:
     :ivar kind: guests of one kind do the same work and should progress
         alike.
     :ivar vcpus: number of vCPUs.
+    :ivar memory_mib: memory, in MiB.
     :ivar cluster: virtual cluster of the guest, or None.
     :ivar extra_specs: extra specs of the flavor; None makes a domain that
         is not Nova's, to which the agent never writes.
@@ -66,6 +69,7 @@ class GuestSpec:
     workload: str
     kind: str
     vcpus: int = 2
+    memory_mib: int = 128
     cluster: str | None = None
     extra_specs: Mapping[str, str] | None = None
     parallel: bool = True

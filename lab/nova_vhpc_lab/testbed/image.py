@@ -5,8 +5,9 @@
 """Build the image that the guests boot: a kernel and our workloads.
 
 The initramfs holds busybox, the virtio modules and one static C program with
-all workloads (``programs/``). Kernel and initramfs are kept in a cache; the
-initramfs is built again if a source or the kernel changes.
+all workloads (``programs/``), and, where they are wanted, programs with real
+MPI and OpenMP libraries. Kernel and initramfs are kept in a cache; the
+initramfs is built again if a source, a library or the kernel changes.
 """
 
 import dataclasses
@@ -21,16 +22,23 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from nova_vhpc_lab.testbed import errors, guest_kernel, toolchain
+from nova_vhpc_lab.testbed import (
+    errors,
+    guest_kernel,
+    parallel_programs,
+    toolchain,
+)
 
 SOURCES = (
     'main.c',
     'barrier.c',
     'independent.c',
     'network.c',
+    'launch.c',
     'vhpc.h',
     'init.sh',
     'lease.sh',
+    'parallel.sh',
 )
 
 
@@ -52,13 +60,17 @@ def default_cache() -> Path:
     return Path(base).expanduser().absolute() / 'nova-vhpc'
 
 
-def build_image(cache: Path | None = None) -> GuestImage:
+def build_image(
+    cache: Path | None = None, *, parallel: bool = False
+) -> GuestImage:
     """Return kernel and initramfs, from the cache or newly built.
 
     Several processes may call this at the same time.
 
     :param cache: directory for the image, created if missing; by default
         :func:`default_cache`.
+    :param parallel: whether the guests run programs of MPI and OpenMP
+        libraries; see :data:`.parallel_programs.MEMORY_MIB`.
     :raises ImageError: a tool or package is missing, the cache cannot be
         written, or the build failed. The message holds the tool's output.
     """
@@ -73,7 +85,7 @@ def build_image(cache: Path | None = None) -> GuestImage:
     with open(cache / 'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            return _build(cache)
+            return _build(cache, parallel)
         except OSError as error:
             hint = ''
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -86,14 +98,16 @@ def build_image(cache: Path | None = None) -> GuestImage:
             ) from None
 
 
-def _build(cache: Path) -> GuestImage:
+def _build(cache: Path, parallel: bool) -> GuestImage:
     tree = guest_kernel.fetch(cache)
     digest = _digest(tree)
+    if parallel:
+        digest += f'-{parallel_programs.digest()}'
     initrd = cache / f'initrd-{digest}.cpio'
     if not initrd.exists():
         partial = initrd.with_suffix('.partial')
         try:
-            _build_initrd(tree, partial)
+            _build_initrd(tree, partial, parallel)
             partial.rename(initrd)
         finally:
             # On a full disk it would occupy the space that is left.
@@ -114,7 +128,7 @@ def _digest(tree: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build_initrd(tree: Path, initrd: Path) -> None:
+def _build_initrd(tree: Path, initrd: Path, parallel: bool) -> None:
     busybox = toolchain.need('busybox')
     cpio = toolchain.need('cpio')
     with tempfile.TemporaryDirectory() as name:
@@ -142,6 +156,8 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
             'sleep',
             'ping',
             'udhcpc',
+            'grep',
+            'mkdir',
         ):
             (root / 'bin' / applet).symlink_to('busybox')
         for module in (tree / 'modules').iterdir():
@@ -149,9 +165,12 @@ def _build_initrd(tree: Path, initrd: Path) -> None:
         for script, target in (
             ('init.sh', root / 'init'),
             ('lease.sh', root / 'bin/dhcp-lease'),
+            ('parallel.sh', root / 'bin/parallel'),
         ):
             shutil.copy(sources / script, target)
             target.chmod(0o755)
+        if parallel:
+            parallel_programs.build(root, scratch)
         with open(initrd, 'wb') as output:
             names = sorted(str(p.relative_to(root)) for p in root.rglob('*'))
             done = subprocess.run(

@@ -4,6 +4,9 @@
 """How long tests, demo and soak wait for what must come."""
 
 import os
+import time
+from collections.abc import Callable
+from typing import Any
 
 VARIABLE = 'VHPC_PATIENCE'
 """Environment variable with how many times as long to wait."""
@@ -48,3 +51,23 @@ class TooLongError(TimeoutError):
             f'(load {load:.1f} on {cpus} CPUs); {VARIABLE}={4 * TIMES:g} '
             'waits longer'
         )
+
+
+def wait(
+    what: str,
+    condition: Callable[[], Any],
+    timeout_s: float = PATIENCE_S,
+    pause_s: float = 0.2,
+) -> Any:
+    """Wait until a condition is true, and return its value.
+
+    :param what: description of the condition, for the error.
+    :param pause_s: time between two calls, in seconds.
+    :raises TooLongError: if it is not true within the time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise TooLongError(what, timeout_s)
+        time.sleep(pause_s)
+    return value

@@ -8,7 +8,8 @@ The work is read straight from the guest's memory. A guest's serial console
 lags by seconds while its vCPUs are starved, which is the very situation that
 the benchmarks measure. The workload therefore keeps a page of counters (see
 ``programs/vhpc.h``); the host maps the memfd that backs the guest's memory and
-searches it for that page.
+searches it for that page. There it also writes how a program of a real MPI or
+OpenMP library should wait.
 """
 
 import dataclasses
@@ -24,8 +25,12 @@ from nova_vhpc_lab.testbed import errors, guest
 
 MAGIC = b'vhpc-lab-page-01'
 PAGE_BYTES = 4096
+SHIPPED, NAPPING, STOPPED = 1, 2, 3
+"""Modes of a parallel program: as its library was shipped, or with naps."""
 MAX_THREADS = 16
 _NONCE_OFFSET = 16
+_WANTED_OFFSET = 24
+_RUNNING_OFFSET = 32
 _COUNTERS_OFFSET = 64
 _COUNTER_STRIDE_BYTES = 64
 
@@ -97,6 +102,31 @@ class ProgressPage:
             offset = _COUNTERS_OFFSET + thread * _COUNTER_STRIDE_BYTES
             work += struct.unpack_from('<Q', page, offset)[0]
         return Reading(time.monotonic(), work)
+
+    def run_mode(self, mode: int, timeout_s: float) -> None:
+        """Have the guest's parallel program run in one mode.
+
+        :param mode: :data:`SHIPPED`, :data:`NAPPING` or :data:`STOPPED`.
+        :param timeout_s: longest time to wait for it, in seconds.
+        :raises ProgressError: the program has not started by then.
+        """
+        wanted = struct.pack('<Q', mode)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            # Read first: it finds a page that has moved.
+            self.read()
+            assert self._memory is not None
+            wanted_at = self._offset + _WANTED_OFFSET
+            running_at = self._offset + _RUNNING_OFFSET
+            self._memory[wanted_at : wanted_at + 8] = wanted
+            if self._memory[running_at : running_at + 8] == wanted:
+                return
+            if time.monotonic() > deadline:
+                raise ProgressError(
+                    f'guest process {self._pid}: its parallel program has '
+                    f'not started after {timeout_s:.0f} s; see its console'
+                )
+            time.sleep(0.02)
 
     def close(self) -> None:
         """Unmap the guest's memory."""
@@ -203,9 +233,9 @@ def _map_guest_memory(pid: int) -> mmap.mmap:
         except OSError:
             continue
         if re.match(r'/memfd:.*(memory|pc\.ram)', file):
-            descriptor = os.open(link, os.O_RDONLY)
+            descriptor = os.open(link, os.O_RDWR)
             try:
-                return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+                return mmap.mmap(descriptor, 0)
             finally:
                 os.close(descriptor)
     raise ProgressError(

@@ -73,8 +73,8 @@ class DomainInfo:
 
     @property
     def ours(self) -> bool:
-        """Whether it is to be managed: a Nova server with ``vhpc:`` specs."""
-        return self.nova and self.specs.requested
+        """Whether it is to be managed: a Nova server whose flavor asks."""
+        return self.nova and self.specs.asks_agent
 
 
 def parse(xml: str, static_xml: str | None = None) -> DomainInfo:

@@ -30,7 +30,7 @@ from nova_vhpc.explain.cloud import (
     placement,
     server_groups,
 )
-from nova_vhpc.explain.request_file import ExplainRequest, Flavor
+from nova_vhpc.explain.request import ExplainRequest, Flavor
 from nova_vhpc.flavor import pci_aliases
 from nova_vhpc.flavor.request_groups import GROUP_POLICY
 from nova_vhpc.scheduler.hosts.requirements import HostView

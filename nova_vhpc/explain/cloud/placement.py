@@ -14,7 +14,7 @@ from typing import Any
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain.cloud import pci_devices
 from nova_vhpc.explain.cloud.nova_options import NovaOptions
-from nova_vhpc.explain.request_file import Flavor
+from nova_vhpc.explain.request import Flavor
 from nova_vhpc.flavor import cpu_policy
 from nova_vhpc.scheduler.hosts.ports import PortRequest
 from nova_vhpc.scheduler.planner.model import NO_LIMIT

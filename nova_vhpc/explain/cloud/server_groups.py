@@ -6,12 +6,13 @@
 import concurrent.futures
 import contextlib
 import dataclasses
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vhpc import close_match
 from nova_vhpc.clients import openstack
-from nova_vhpc.explain.request_file import ExplainRequest
+from nova_vhpc.explain.request import ExplainRequest
 
 VERSION = '2.64'
 
@@ -35,17 +36,17 @@ def look_up(
     :raises CloudError: there is no such server group, or several have the
         name.
     """
-    group = _find(connection, name)
+    group = find(connection, name)
     existing: dict[str, int] = {}
     running: list[str] = []
     unlocated = 0
-    for uuid, server in servers(connection, group, SERVERS_VERSION).items():
+    for key, server in servers(connection, group, SERVERS_VERSION).items():
         host = server.get('OS-EXT-SRV-ATTR:host')
         if server.get('status') == 'UNKNOWN':
             unlocated += 1
         elif host:
             existing[openstack.text(host)] = existing.get(host, 0) + 1
-            running.append(openstack.text(uuid))
+            running.append(openstack.text(key))
     most = group['rules'].get('max_server_per_host')
     return dataclasses.replace(
         request,
@@ -65,51 +66,74 @@ def servers(
     :param version: microversion of the answers.
     """
 
-    def read(uuid: str) -> dict[str, Mapping[str, Any]]:
+    def read(key: str) -> dict[str, Mapping[str, Any]]:
         try:
             answer = openstack.get(
-                connection.compute, f'/servers/{uuid}', version
+                connection.compute, f'/servers/{key}', version
             )
         except openstack.GoneError:
             # It was deleted after the group was read, or is of a project that
             # the user may not see.
             return {}
-        return {uuid: answer['server']}
+        return {key: answer['server']}
 
     with concurrent.futures.ThreadPoolExecutor(_MOST_CALLS) as pool:
         return {
-            uuid: server
+            key: server
             for found in pool.map(read, group['members'])
-            for uuid, server in found.items()
+            for key, server in found.items()
         }
 
 
-def _find(connection: Any, name: str) -> Mapping[str, Any]:
+def find(
+    connection: Any, name: str, all_projects: bool = True
+) -> Mapping[str, Any]:
     """Return the server group with an ID, else the only one with the name.
 
     Tenants choose the names, so one can be another group's ID.
+
+    :param all_projects: look among those of all projects. An ID is found in
+        any project that the user may see.
+    :raises CloudError: there is none, or several have the name.
     """
     named, names = [], []
-    for group in every(connection):
+    for group in every(connection, all_projects):
         if group['id'] == name:
             return group
         if group['name'] == name:
             named.append(group)
         names.append(openstack.text(group['name']))
-    if not named:
-        raise openstack.CloudError(
-            f"no server group '{name}'"
-            + (
-                close_match.hint(name, names)
-                or '; openstack server group list --all-projects shows all'
-            )
-        )
     if len(named) > 1:
         raise openstack.CloudError(
             f"{len(named)} server groups have the name '{name}'; give the ID "
             'of one: ' + ', '.join(sorted(group['id'] for group in named))
         )
-    return named[0]
+    if named:
+        return named[0]
+    if not all_projects and _is_uuid(name):
+        with contextlib.suppress(openstack.GoneError, openstack.RefusedError):
+            answer = openstack.get(
+                connection.compute, f'/os-server-groups/{name}', VERSION
+            )
+            found: Mapping[str, Any] = answer['server_group']
+            return found
+    scope = 'any project' if all_projects else 'your project'
+    more = '' if all_projects else ', and --all-projects those of others'
+    raise openstack.CloudError(
+        f"no server group '{name}' in {scope}"
+        + (
+            close_match.hint(name, names)
+            or '; openstack vhpc cluster list shows those with virtual '
+            f'clusters{more}'
+        )
+    )
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def every(

@@ -10,10 +10,10 @@ cumulatively. Therefore no question of the search needs a loop over hosts.
 import dataclasses
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.model import NO_LIMIT, PlanRequest, Policy
 from nova_vhpc.scheduler.planner.objective import Counts, Objective
 
@@ -31,16 +31,17 @@ class Group:
     """Hosts of one switch, of one rack, or all hosts.
 
     :ivar order: positions of the hosts, the largest capacity first.
+    :ivar children: smaller groups in this one.
     :ivar most: largest capacity of one host, in members.
     :ivar total: capacity of all hosts, in members.
     """
 
     __slots__ = (
         '_capacity',
-        '_children',
         '_negative',
         '_ranks',
         '_sums',
+        'children',
         'most',
         'order',
         'total',
@@ -50,10 +51,10 @@ class Group:
         self,
         order: list[int],
         capacity: Sequence[int],
-        children: 'Sequence[Group] | Callable[[], Sequence[Group]]' = (),
+        children: 'Sequence[Group]' = (),
     ) -> None:
         self.order = order
-        self._children = children
+        self.children = children
         self.total = sum(map(capacity.__getitem__, order))
         self.most = capacity[order[0]] if order else 0
         # Computed at the first use: most groups are too small for the
@@ -62,14 +63,6 @@ class Group:
         self._negative: list[int] | None = None
         self._sums: list[int] | None = None
         self._ranks: dict[int, _Ranks] | None = None
-
-    @property
-    def children(self) -> Sequence['Group']:
-        """Return the smaller groups in this one; made at the first use."""
-        children = self._children
-        if callable(children):
-            children = self._children = children()
-        return children
 
     def holds(self, level: int) -> int:
         """Return how many members fit with at most ``level`` per host."""

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 
 NO_LIMIT = 1 << 30
 """``HostFacts.slots`` of a host that only CPUs and RAM limit."""
@@ -130,7 +130,7 @@ class PlanRequest:
     max_overcommit: float = 1.0
     existing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     max_tier: Tier | None = None
-    costs: cost.CostTable = cost.PAPER
+    costs: cost_table.CostTable = cost_table.PAPER
     running_rails: Mapping[str, Mapping[str, int]] = dataclasses.field(
         default_factory=dict
     )

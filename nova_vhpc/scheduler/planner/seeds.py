@@ -23,12 +23,13 @@ import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 
-from nova_vhpc.scheduler.planner.cost import PAPER_LINK_MBPS
+from nova_vhpc.scheduler.planner.cost_table import PAPER_LINK_MBPS
 from nova_vhpc.scheduler.planner.host_groups import (
     Group,
     HostPool,
     fill,
     fill_hosts,
+    make_host_pool,
 )
 from nova_vhpc.scheduler.planner.objective import Counts, Value
 
@@ -58,28 +59,41 @@ def seeds(pool: HostPool) -> Iterator[Counts]:
         single = one_host(pool, members)
         if single:
             yield single
-    large = [
-        [group for group in groups.values() if group.total >= members]
-        for groups in (pool.switches, pool.racks)
-    ]
-    whole = [pool.everything]
-    for order in _fast_hosts(pool):
-        fast = _Fast(pool, order)
-        large += [fast.groups(groups) for groups in large[:2]]
-        whole += fast.groups(whole[:1])
-    yield from _seeds_by_level(pool, large, whole)
-    yield from _seeds_without_small_hosts(pool, large, whole)
+    for part in (pool, *_fast_pools(pool)):
+        large = [
+            [group for group in groups.values() if group.total >= members]
+            for groups in (part.switches, part.racks)
+        ]
+        yield from _seeds_by_level(part, large)
+        yield from _seeds_without_small_hosts(part)
     yield from seeds_near_slow_members(pool)
 
 
+def _fast_pools(pool: HostPool) -> Iterator[HostPool]:
+    """Yield pools that hold the cluster, without the hosts of slow links.
+
+    A single host with a slow link would make all members wait.
+    """
+    # An unknown link counts as in the cost model.
+    links = [
+        host.link_mbps or PAPER_LINK_MBPS for host in pool.objective.hosts
+    ]
+    speeds = sorted({links[index] for index in pool.everything.order})
+    for speed in speeds[1:][-MOST_SPEEDS:]:
+        capacity = [
+            free if link >= speed else 0
+            for free, link in zip(pool.capacity, links, strict=True)
+        ]
+        if sum(capacity) >= pool.objective.request.members:
+            yield make_host_pool(pool.objective, capacity)
+
+
 def _seeds_by_level(
-    pool: HostPool, large: Sequence[Sequence[Group]], whole: Sequence[Group]
+    pool: HostPool, large: Sequence[Sequence[Group]]
 ) -> Iterator[Counts]:
     """Yield seeds with an even limit on the members of a host.
 
-    :param large: groups that hold the cluster: switches, racks, and both
-        without slow links.
-    :param whole: groups of all hosts, with and without slow links.
+    :param large: switches and racks that hold the cluster.
     """
     members = pool.objective.request.members
     for level in dict.fromkeys(
@@ -91,7 +105,8 @@ def _seeds_by_level(
             for part in large
             for group in _cheapest_groups(pool, part, level, each_us)
         ]
-        groups += [group for group in whole if group.holds(level) >= members]
+        if pool.everything.holds(level) >= members:
+            groups.append(pool.everything)
         for group in groups:
             counts: Counts = {}
             if not fill(group, level, members, pool.capacity, counts):
@@ -166,55 +181,6 @@ def balanced(counts: Counts, capacity: Sequence[int]) -> Counts:
     return evened
 
 
-class _Fast:
-    """Groups without their hosts of slow links.
-
-    Groups list hosts by capacity first, whatever their links. A single host
-    with a slow link would make all members wait.
-    """
-
-    def __init__(self, pool: HostPool, order: Iterable[int]) -> None:
-        """Initialize.
-
-        :param order: positions of the hosts with fast links.
-        """
-        self._members = pool.objective.request.members
-        self._capacity = pool.capacity
-        self._kept = set(order)
-        self._made: dict[int, Group] = {}
-
-    def groups(self, groups: Iterable[Group]) -> list[Group]:
-        """Return the reduced groups that still hold the cluster.
-
-        Groups that have no slow host are left out.
-        """
-        return [
-            fast
-            for group in groups
-            if (fast := self._fast(group)).total >= self._members
-            and len(fast.order) < len(group.order)
-        ]
-
-    def _fast(self, group: Group) -> Group:
-        # A rack is used on its own and as part of the whole.
-        fast = self._made.get(id(group))
-        if fast is None:
-            kept = self._kept
-            order = [index for index in group.order if index in kept]
-            if not group.children and len(order) == len(group.order):
-                # Reuse the group with the sums it has computed. Not so for a
-                # rack: its switches may have hosts in other racks.
-                fast = group
-            else:
-                fast = Group(order, self._capacity, lambda: self._parts(group))
-            self._made[id(group)] = fast
-        return fast
-
-    def _parts(self, group: Group) -> list[Group]:
-        fast = map(self._fast, group.children)
-        return [one for one in fast if one.order]
-
-
 def _cheapest_groups(
     pool: HostPool,
     groups: Sequence[Group],
@@ -256,39 +222,16 @@ def _cheapest_groups(
     return [groups[item[2]] for item in heapq.nsmallest(MOST_GROUPS, judged)]
 
 
-def _fast_hosts(pool: HostPool) -> Iterator[list[int]]:
-    """Yield lists of the hosts with capacity, without those of slow links."""
-    hosts = pool.objective.hosts
-    order = pool.everything.order
-    # An unknown link counts as in the cost model.
-    links = [hosts[index].link_mbps or PAPER_LINK_MBPS for index in order]
-    speeds = sorted(set(links))
-    for speed in speeds[1:][-MOST_SPEEDS:]:
-        yield [
-            index
-            for index, link in zip(order, links, strict=True)
-            if link >= speed
-        ]
-
-
-def _seeds_without_small_hosts(
-    pool: HostPool, large: Sequence[Iterable[Group]], whole: Sequence[Group]
-) -> Iterator[Counts]:
-    """Yield seeds that use only hosts with a minimum capacity.
-
-    The parameters are those of :func:`_seeds_by_level`.
-    """
+def _seeds_without_small_hosts(pool: HostPool) -> Iterator[Counts]:
+    """Yield seeds that use only hosts with a minimum capacity."""
     capacity = pool.capacity
     members = pool.objective.request.members
     everything = pool.everything
     first = [
         *_largest_groups(pool, pool.racks.values()),
         *_largest_groups(pool, pool.switches.values()),
-        *whole,
+        everything,
     ]
-    for groups in large:
-        first += _groups_of_fewest_hosts(pool, groups)
-    first = list({id(group): group for group in first}.values())
     for least in _leasts(everything, members):
         for group in first:
             counts: Counts = {}
@@ -296,7 +239,7 @@ def _seeds_without_small_hosts(
             if not remaining:
                 yield counts
                 continue
-            if remaining == members or group in whole:
+            if remaining == members or group is everything:
                 continue
             rest = dict(counts)
             if not fill(everything, members, remaining, capacity, rest, least):
@@ -324,21 +267,6 @@ def _largest_groups(pool: HostPool, groups: Iterable[Group]) -> list[Group]:
     )
     members = pool.objective.request.members
     return [group for group in largest if group.total < members]
-
-
-def _groups_of_fewest_hosts(
-    pool: HostPool, groups: Iterable[Group]
-) -> list[Group]:
-    """Return groups that hold the cluster on the fewest and largest hosts."""
-    capacity = pool.capacity
-    members = pool.objective.request.members
-    largest = pool.everything.most
-
-    def hosts(group: Group) -> tuple[int, int]:
-        needed = group.needed(largest, members)
-        return needed, -capacity[group.order[needed - 1]]
-
-    return heapq.nsmallest(MOST_WHOLE_GROUPS, groups, key=hosts)
 
 
 def seeds_near_slow_members(pool: HostPool) -> Iterator[Counts]:

@@ -6,26 +6,17 @@
 Hosts are exchanged for hosts on which the members cost the same.
 
 **Rails.** On tenant networks of OVN, routing chooses the uplink by which a
-frame leaves its host: the one on the rail of the *receiver's* uplink. A frame
-to another rail therefore leaves by an uplink that the sender has not claimed,
-and that may be another cluster's. A placement is the better, the fewer frames
-leave by uplinks on which the cluster has no claim for them, the *stray* ones.
+frame leaves its host: the one on the rail of the *receiver's* uplink. Frames
+that leave by uplinks on which the cluster has no claim for them are *stray*;
+the fewer, the better the placement.
 
-A claim on an uplink pays for as many frames as arrive by it: those from all
-members on other hosts to the member that claims it. Let every member talk to
-every other. On a host, ``m`` members run, ``m_r`` of them on rail ``r``; in
-all, ``M`` and ``M_r``. Then ``m (M_r - m_r)`` frames leave the host by its
-uplink of rail ``r``, and ``m_r (M - m)`` arrive there. What leaves beyond
-that is stray. Nothing is
-
-* if all members are on one rail, as they can be with one member on each host;
-* if every host has the same part of its members on each rail. Where each
-  uplink is for one guest, members of one host must be on different rails. A
-  frame to another rail then leaves by the uplink of a sibling, whose frames
-  to this rail leave by the own one: each uplink carries as much as it would
-  if each member used its own only.
-
-Both come from one rule: all hosts fill the same rails in the same order.
+A claim on an uplink pays for as many frames as arrive by it. Let every member
+talk to every other, and a host have ``m`` of ``M`` members, ``m_r`` of ``M_r``
+on rail ``r``. Then ``m (M_r - m_r)`` frames leave it by rail ``r``, and
+``m_r (M - m)`` arrive there; what leaves beyond that is stray. Nothing is if
+all members are on one rail, or if every host has the same part of its members
+on each rail. Both come from one rule: all hosts fill the same rails in the
+same order.
 
 **Nesting.** All hosts of a cluster can have the same free time slot most
 easily if they have the same other clusters. So the sets of clusters of two
@@ -269,14 +260,14 @@ def _exchange_for_rails(objective: Objective, counts: Counts) -> Counts:
     exchange: dict[int, int] = {}
     taken = set(counts)
     for start in range(len(order)):
-        suits = _suiting(objective, order[start:], packed)
+        first = order[start:]
         for group in groups:
             free: dict[int, Iterator[int]] = {}
             for index in group.used:
                 if index in exchange:
                     continue
                 new = counts[index]
-                if suits(index, new):
+                if _suits(hosts[index].rails, first, new, packed):
                     exchange[index] = index
                     continue
                 if new not in free:
@@ -284,8 +275,8 @@ def _exchange_for_rails(objective: Objective, counts: Counts) -> Counts:
                         other
                         for other in group.hosts
                         if other not in taken
-                        and min(group.room[other], new) == new
-                        and suits(other, new)
+                        and group.room[other] >= new
+                        and _suits(hosts[other].rails, first, new, packed)
                     )
                 other = next(free[new], index)
                 if other != index:
@@ -294,21 +285,13 @@ def _exchange_for_rails(objective: Objective, counts: Counts) -> Counts:
     return _exchange(counts, exchange)
 
 
-def _suiting(
-    objective: Objective, order: Sequence[str], packed: bool
-) -> Callable[[int, int], bool]:
-    """Return a function: whether the first rails are free for members there.
-
-    It takes the position of a host and a number of members.
-    """
-
-    def suits(index: int, members: int) -> bool:
-        rails = objective.hosts[index].rails
-        names = list(_filled(rails, order, members, packed))
-        first = order[: 1 if packed else members]
-        return len(names) == members and set(names) <= set(first)
-
-    return suits
+def _suits(
+    rails: Sequence[Rail], order: Sequence[str], members: int, packed: bool
+) -> bool:
+    """Return whether the first rails are free for members of one host."""
+    names = list(_filled(rails, order, members, packed))
+    first = order[: 1 if packed else members]
+    return len(names) == members and set(names) <= set(first)
 
 
 def _rails_to_try(objective: Objective, most: int) -> Iterator[Sequence[str]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nova_vhpc.scheduler import planner
 from nova_vhpc.scheduler.hosts.requirements import Requirements
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc.scheduler.planner.model import (
     ClusterPlacement,
     HostFacts,

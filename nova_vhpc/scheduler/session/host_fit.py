@@ -16,6 +16,8 @@ from nova_vhpc.scheduler.hosts import (
     requirements,
 )
 from nova_vhpc.scheduler.hosts import state as host_state
+from nova_vhpc.scheduler.hosts.fabric import Fabric
+from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.session import candidates
 from nova_vhpc.scheduler.sources import claimed_rails, uplink_cache
 from nova_vhpc.scheduler.sources import snapshot as snapshots
@@ -118,6 +120,9 @@ class HostFit:
                 flaw=ports.flaw(network_metadata, rule, wanted.port_requests),
             )
         self.requirements = wanted
+        self._member = host_state.Member(
+            self.pinned, wanted.vcpus, spec_obj.memory_mb
+        )
         self._by_devices = rule is not None and rule.devices
         self.defaults = capacity.Defaults.from_conf(conf)
         self._move_source = move_source
@@ -230,6 +235,27 @@ class HostFit:
                 host_info.placed,
             ),
         )
+
+    def facts(self, host_info: HostInfo, fabric: Fabric) -> HostFacts:
+        """Return what the planner needs to know about a named host."""
+        state = host_info.state
+        facts = host_state.facts(
+            state,
+            host_info.name,
+            self.slots(host_info),
+            host_info.fit_result.link_mbps,
+            fabric,
+            self.defaults,
+            self._member,
+            self.resources(host_info),
+            host_info.placed,
+        )
+        reservations = host_info.reservations
+        if self.requirements.rails_matter and reservations is not None:
+            facts = facts._replace(rails=reservations.free_rails())
+        if source_vcpus := self.source_vcpus(state):
+            facts = facts._replace(used_vcpus=facts.used_vcpus - source_vcpus)
+        return facts
 
     def resources(self, host_info: HostInfo) -> capacity.Resources:
         """Return the host's own resources in Placement; empty if unknown."""

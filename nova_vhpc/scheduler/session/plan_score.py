@@ -22,10 +22,9 @@ from typing import Any
 from oslo_log import log as logging
 
 from nova_vhpc.scheduler import planner
-from nova_vhpc.scheduler.hosts import state as host_state
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner import host_weights
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost_table import CostTable
 from nova_vhpc.scheduler.planner.model import HostFacts
 from nova_vhpc.scheduler.session import assembly, server_group
 from nova_vhpc.scheduler.session.host_fit import HostFit, HostInfo
@@ -73,10 +72,10 @@ class PlanScore:
         weight_of_unknown: float,
         member_count: int,
         is_move: bool,
-        cluster_size: int = 0,
-        subset_size: int = 1,
-        costs: CostTable = PAPER,
-        reorder: Callable[[HostInfo], None] = lambda host_info: None,
+        cluster_size: int,
+        subset_size: int,
+        costs: CostTable,
+        reorder: Callable[[HostInfo], None],
     ) -> None:
         self.duplicates = False
         self.placement: planner.ClusterPlacement | None = None
@@ -342,41 +341,17 @@ class PlanScore:
         return dict(running)
 
     def _facts(self, host_infos: Sequence[HostInfo]) -> list[HostFacts]:
-        host_fit = self._host_fit
-        member = host_state.Member(
-            host_fit.pinned,
-            host_fit.requirements.vcpus,
-            self._spec_obj.memory_mb,
-        )
-        facts = []
         names: set[str] = set()
         for host_info in host_infos:
-            state = host_info.state
             if not host_info.name:
-                name = state.host
+                name = host_info.state.host
                 if name in names:
                     # One nova-compute may have several nodes (Ironic).
-                    name = f'{name}/{state.nodename}'
+                    name = f'{name}/{host_info.state.nodename}'
                 host_info.name = name
             names.add(host_info.name)
-            fact = host_state.facts(
-                state,
-                host_info.name,
-                host_fit.slots(host_info),
-                host_info.fit_result.link_mbps,
-                self._fabric,
-                host_fit.defaults,
-                member,
-                host_fit.resources(host_info),
-                host_info.placed,
-            )
-            if self._rails_matter and host_info.reservations is not None:
-                fact = fact._replace(rails=host_info.reservations.free_rails())
-            source_vcpus = host_fit.source_vcpus(state)
-            if source_vcpus:
-                fact = fact._replace(used_vcpus=fact.used_vcpus - source_vcpus)
-            facts.append(fact)
-        return facts
+        facts = self._host_fit.facts
+        return [facts(host_info, self._fabric) for host_info in host_infos]
 
     def _with_clusters(
         self, facts: Sequence[HostFacts], host_infos: Sequence[HostInfo]

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nova_vhpc.scheduler.planner import cost
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner import cost_table
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 
 _COLUMNS = ('latency_us', 'remote_mb_s', 'local_mb_s')
 _FACTORS = ('two_interfaces', 'shared_uplinks')
 _NUMBERS = ('link_mbps', 'no_spare_cpu')
-ROWS = (cost.NATIVE, 'exported', 'separate', 'shared')
+ROWS = (cost_table.NATIVE, 'exported', 'separate', 'shared')
 """Rows that every table has, because the cost model reads them."""
 
 
@@ -85,7 +85,7 @@ def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _row(columns: Any, key: str) -> cost.Columns:
+def _row(columns: Any, key: str) -> cost_table.Columns:
     if not isinstance(columns, list) or not columns:
         raise ValueError(f'{key} is no list of numbers')
     return tuple(_number(value, key) for value in columns)

@@ -5,7 +5,7 @@
 
 Role
     Turn the vendordata of a member into files for launchers of MPI and for job
-    schedulers.
+    schedulers, and say what makes programs nap while they wait.
 Doors
     :func:`.script.script` returns the program as one file, which members get
     with the vendordata; :mod:`.topology_files` is for ``openstack vhpc cluster

@@ -4,7 +4,7 @@
 """``nova-vhpc-hosts``: files for launchers and job schedulers, in a guest.
 
 What launchers of MPI read, and a report for people, are made of the
-vendordata of a member.
+vendordata of a member; how programs waited, of what they counted.
 
 Part of the program that runs in guests (:mod:`.script`): Python 3.6 and its
 standard library.
@@ -12,37 +12,52 @@ standard library.
 
 import argparse
 import difflib
-import http.client
-import json
 import os
-import shlex
+import re
 import sys
-import time
-import urllib.error
-import urllib.request
 from typing import Any
 
+from nova_vhpc.vendordata.guest.launcher_files import (
+    LAUNCHER_FORMATS,
+    environment,
+)
+from nova_vhpc.vendordata.guest.metadata import (
+    CONFIG_DRIVE,
+    URL,
+    HostsError,
+    complete_answer,
+    read_answer,
+)
+from nova_vhpc.vendordata.guest.report import plain, report
 from nova_vhpc.vendordata.guest.topology_files import (
     TOPOLOGY_FORMATS,
     with_nodes,
 )
+from nova_vhpc.vendordata.guest.waiting import (
+    LIBRARIES,
+    WAIT_FLAGS,
+    WAIT_MODES,
+    shell_lines,
+    wait_environment,
+)
+from nova_vhpc.vendordata.guest.waiting_statistics import waited
 
-URL = 'http://169.254.169.254/openstack/latest/vendor_data2.json'
-
-CONFIG_DRIVE = '/mnt/config/openstack/latest/vendor_data2.json'
-"""Where cloud-init's documentation mounts a config drive."""
-
-_TIMEOUT_S = 10
-_PAUSE_S = 5
+STATISTICS = 'VHPC_WAIT_STATS'
+"""Variable that names the file to which ranks write how they waited."""
 
 _HELP = """\
 Print files for launchers of MPI and for job schedulers, from what the
 metadata service says of this server's virtual cluster.
 """
 
+_EPILOG = """\
+"env --wait" prints what makes programs nap while they wait, as the flavor
+says, or by "env --wait passive" and others: eval "$(nova-vhpc-hosts env
+--wait)", or mpirun $(nova-vhpc-hosts env --wait --launcher openmpi) ./program.
+"waited" sums up how they waited, from the file that VHPC_WAIT_STATS names.
+"""
 
-class HostsError(Exception):
-    """The vendordata cannot be had or used; the text says why."""
+_ENVIRONMENT = ('env', 'environment')
 
 
 def main(argv: 'list[str] | None' = None) -> int:
@@ -51,7 +66,7 @@ def main(argv: 'list[str] | None' = None) -> int:
     :returns: 0; 1 if there is nothing to print, or with ``--wait`` no
         complete cluster; 2 for bad arguments; 130 if it is interrupted.
     """
-    args = make_parser().parse_args(argv)
+    args = _arguments(argv)
     try:
         _print(_text_of(args))
     except KeyboardInterrupt:
@@ -67,16 +82,24 @@ def main(argv: 'list[str] | None' = None) -> int:
         )
     else:
         return 0
-    sys.stderr.write(f'nova-vhpc-hosts: {plain(reason)}\n')
+    _say(reason)
     return 1
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f'nova-vhpc-hosts: {plain(text)}\n')
+
+
 def _text_of(args: argparse.Namespace) -> str:
-    """Return the text of the file that is asked for.
+    """Return the text that is asked for.
 
     :raises HostsError: there is no vendordata, or no member to name.
     """
-    answer = _complete(args) if args.wait else read_answer(args)
+    if args.format == 'waited':
+        return _waited(args.file)
+    if args.format in _ENVIRONMENT:
+        return _environment(args)
+    answer = complete_answer(args) if args.wait else read_answer(args)
     if args.format in TOPOLOGY_FORMATS:
         nodes = args.nodes.split(',') if args.nodes else []
         members = with_nodes(answer['members'], nodes)
@@ -89,6 +112,8 @@ def _text_of(args: argparse.Namespace) -> str:
                 'secret for their IDs'
             )
         return TOPOLOGY_FORMATS[args.format](members)
+    if args.format == 'report':
+        return report(answer)
     text = LAUNCHER_FORMATS[args.format](answer)
     if not text:
         raise HostsError(
@@ -96,6 +121,77 @@ def _text_of(args: argparse.Namespace) -> str:
             'wait for all by --wait SECONDS'
         )
     return text
+
+
+def _waited(file: 'str | None') -> str:
+    """Return a line about how the ranks of programs waited.
+
+    :raises HostsError: no file is named, or it cannot be read.
+    """
+    source = file or os.environ.get(STATISTICS)
+    if not source:
+        raise HostsError(
+            'name the file to which the ranks wrote, by --file or '
+            + STATISTICS
+        )
+    try:
+        with open(source) as lines:
+            return waited(lines)
+    except OSError as error:
+        raise HostsError(f'{source}: {error.strerror}') from None
+    except ValueError as error:
+        raise HostsError(f'{source}: {error}') from None
+
+
+def _environment(args: argparse.Namespace) -> str:
+    """Return variables, for ``eval`` of a shell or as a launcher's flags.
+
+    What makes programs wait well needs nothing of the cloud: it is there
+    without vendordata, too.
+    """
+    answer: dict[str, Any] = {}
+    try:
+        answer = complete_answer(args) if args.wait else read_answer(args)
+    except HostsError as error:
+        if args.mode is None:
+            raise
+        _say(f'{error}. Variables of the cluster are left out')
+    if args.mode is None:
+        return shell_lines(environment(answer))
+    mode = args.mode or answer.get('wait', {}).get('mode')
+    if mode not in WAIT_MODES:
+        mode = 'auto'
+    preload = {} if mode == 'active' else _preload(args.library)
+    if args.launcher:
+        others = dict(answer['mpi']['environment']) if answer else {}
+        others.update(preload)
+        if os.environ.get(STATISTICS):
+            others[STATISTICS] = os.environ[STATISTICS]
+        return ' '.join(WAIT_FLAGS[args.launcher](mode, others)) + '\n'
+    variables = environment(answer) if answer else {}
+    variables.update(wait_environment(mode))
+    variables.update(preload)
+    return shell_lines(variables)
+
+
+def _preload(library: 'str | None') -> 'dict[str, str]':
+    """Return the variable that loads the library for MPI, if it is here.
+
+    :param library: its file; None to look where it is mostly.
+    :raises HostsError: it is not in the file that was named.
+    """
+    if library and not os.path.exists(library):
+        raise HostsError(f'--library: there is no {library}')
+    for path in [os.path.abspath(library)] if library else LIBRARIES:
+        if os.path.exists(path):
+            loaded = re.split('[ :]+', os.environ.get('LD_PRELOAD', ''))
+            others = [one for one in loaded if one and one != path]
+            return {'LD_PRELOAD': ':'.join([path, *others])}
+    _say(
+        f'{LIBRARIES[0]} is not here, so MPI calls spin as before; install '
+        'it on all members, or name it by --library'
+    )
+    return {}
 
 
 def _print(text: str) -> None:
@@ -113,10 +209,34 @@ def _print(text: str) -> None:
         raise
 
 
+def _arguments(argv: 'list[str] | None') -> argparse.Namespace:
+    """Return the arguments; ``mode`` is how programs are to wait.
+
+    It is None if that is not asked for, and empty for the flavor's.
+    """
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    args.mode = None
+    if not isinstance(args.wait, float):
+        args.mode, args.wait = args.wait or '', 0.0
+        if args.format not in _ENVIRONMENT:
+            parser.error(
+                f'{args.format} --wait: give a number of seconds; '
+                + ', '.join(WAIT_MODES)
+                + ', or none, are for env'
+            )
+    elif args.launcher or args.library:
+        parser.error('--launcher and --library are for env --wait')
+    return args
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog='nova-vhpc-hosts', description=_HELP, allow_abbrev=False
+        prog='nova-vhpc-hosts',
+        description=_HELP,
+        epilog=_EPILOG,
+        allow_abbrev=False,
     )
     parser.add_argument(
         'format',
@@ -150,16 +270,33 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         '--wait',
-        type=_duration_s,
-        default=0,
-        metavar='SECONDS',
-        help='wait so long at most until the cluster is complete',
+        nargs='?',
+        type=_wait,
+        default=0.0,
+        metavar='SECONDS|MODE',
+        help='wait so long at most until the cluster is complete; with env, '
+        'how programs are to wait for each other: '
+        + ', '.join(WAIT_MODES)
+        + ' (default: as the flavor says)',
+    )
+    parser.add_argument(
+        '--launcher',
+        choices=sorted(WAIT_FLAGS),
+        help='with env --wait: print flags of this launcher',
+    )
+    parser.add_argument(
+        '--library',
+        metavar='FILE',
+        help='with env --wait: the library that lets MPI calls nap (default: '
+        + ' or '.join(LIBRARIES)
+        + ', if it is there)',
     )
     return parser
 
 
 def _formats() -> 'list[str]':
-    return sorted([*LAUNCHER_FORMATS, *TOPOLOGY_FORMATS])
+    others = ('report', 'waited', *_ENVIRONMENT)
+    return sorted([*LAUNCHER_FORMATS, *TOPOLOGY_FORMATS, *others])
 
 
 def _format(text: str) -> str:
@@ -173,228 +310,20 @@ def _format(text: str) -> str:
     return text
 
 
-def _duration_s(text: str) -> float:
-    """Return a duration of the command line, in seconds."""
+def _wait(text: str) -> 'float | str':
+    """Return a duration of the command line in seconds, or a mode."""
+    if text in WAIT_MODES:
+        return text
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not value >= 0:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no number of seconds; allowed: 0 and more'
+            f'{text!r} is no number of seconds, 0 or more, and none of '
+            + ', '.join(WAIT_MODES)
         )
     return value
-
-
-def read_answer(args: argparse.Namespace) -> 'dict[str, Any]':
-    """Return the vendordata of this server's cluster.
-
-    :raises HostsError: it cannot be read, or the server is in no cluster.
-    """
-    source = args.file or args.url
-    try:
-        if args.file:
-            with open(args.file) as file:
-                text = file.read()
-        else:
-            # Without a proxy: none reaches the link-local address.
-            opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({})
-            )
-            with opener.open(args.url, timeout=_TIMEOUT_S) as response:
-                text = response.read().decode()
-        answer = json.loads(text)[args.target]
-    except urllib.error.HTTPError as error:
-        raise HostsError(
-            f'{args.url}: {error}; has your cloud vendordata?'
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HostsError(
-            f'{source}: no JSON, so not from the metadata service ({error})'
-        ) from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise HostsError(f'{source}: {str(error).strip()}') from None
-    except (KeyError, TypeError):
-        raise HostsError(
-            f'the vendordata has no {args.target!r}: ask the operator of the '
-            'cloud whether nova-vhpc-vendordata runs and how its target is '
-            'called (--target)'
-        ) from None
-    if not answer:
-        raise HostsError(
-            'this server is in no virtual cluster, or the cloud could not be '
-            'asked: it needs a flavor with vhpc: extra specs and a server '
-            'group'
-        )
-    found: dict[str, Any] = answer
-    return found
-
-
-def _complete(args: argparse.Namespace) -> 'dict[str, Any]':
-    """Return the vendordata as soon as the cluster is complete.
-
-    :raises HostsError: it is not in time.
-    """
-    end = time.monotonic() + args.wait
-    while True:
-        try:
-            answer = read_answer(args)
-            if answer['cluster']['complete']:
-                return answer
-            reason = 'the cluster is not complete'
-        except HostsError as error:
-            reason = str(error)
-        if time.monotonic() >= end:
-            raise HostsError(f'{reason}, after {args.wait:g} s')
-        time.sleep(min(_PAUSE_S, max(0.0, end - time.monotonic())))
-
-
-def openmpi_hostfile(answer: 'dict[str, Any]') -> str:
-    """Return the hostfile of Open MPI and of PRRTE."""
-    return str(answer['hostfile']['openmpi'])
-
-
-def mpich_hostfile(answer: 'dict[str, Any]') -> str:
-    """Return the hostfile of MPICH's Hydra and of Intel MPI."""
-    return str(answer['hostfile']['mpich'])
-
-
-def rankfile(answer: 'dict[str, Any]') -> str:
-    """Return a rankfile of Open MPI and PRRTE.
-
-    It has a rank for each vCPU, or, where ranks have threads, for each
-    member, with all its vCPUs.
-    """
-    lines = []
-    rank = 0
-    for member in listed_members(answer):
-        slots = member['slots']
-        for slot in range(slots):
-            cpus = (
-                str(slot)
-                if slots == member['vcpus']
-                else '0-{}'.format(member['vcpus'] - 1)
-            )
-            lines.append(
-                'rank {}={} slot={}\n'.format(rank, member['node'], cpus)
-            )
-            rank += 1
-    return ''.join(lines)
-
-
-def environment(answer: 'dict[str, Any]') -> str:
-    """Return lines for ``eval`` of a shell."""
-    cluster = answer['cluster']
-    values = {
-        'VHPC_CLUSTER': cluster['id'],
-        'VHPC_COMPLETE': 'yes' if cluster['complete'] else 'no',
-        'VHPC_RANK': answer['rank'],
-        'VHPC_MEMBERS': len(answer['members']),
-        'VHPC_SLOTS': sum(one['slots'] for one in listed_members(answer)),
-    }
-    values.update(answer['mpi']['environment'])
-    return ''.join(
-        f'export {name}={shlex.quote(str(value))}\n'
-        for name, value in sorted(values.items())
-    )
-
-
-def report(answer: 'dict[str, Any]') -> str:
-    """Return what the cluster is and how it runs, for people."""
-    cluster = answer['cluster']
-    listed = listed_members(answer)
-    lines = [
-        'cluster {} ({}), network configuration {}'.format(
-            plain(cluster['name']),
-            cluster['id'],
-            cluster['network'] or 'not set',
-        ),
-        '{} of {} members are ready: {}'.format(
-            len(listed),
-            cluster['expected'],
-            'complete' if cluster['complete'] else 'NOT complete',
-        ),
-        '',
-    ]
-    rows = [['rank', 'name', 'address', 'vcpus', 'status', 'distance']]
-    rows[0] += ['held up', 'windows', 'over-commit']
-    for member in answer['members']:
-        live = member.get('live') or {}
-        mark = '*' if member['rank'] == answer['rank'] else ''
-        rows.append(
-            [
-                '{}{}'.format(member['rank'], mark),
-                plain(member['name']),
-                member['address'] or '-',
-                str(member['vcpus']),
-                member['status'],
-                member['distance'],
-                _part(live.get('held_up_s'), live.get('run_s')),
-                _seconds(live.get('in_windows_s')),
-                _number(live.get('overcommit')),
-            ]
-        )
-    widths = [max(map(len, column)) for column in map(list, _columns(rows))]
-    lines += [
-        '  '.join(
-            cell.ljust(widths[index]) for index, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
-    problems = []
-    for member in answer['members']:
-        problem = (member.get('live') or {}).get('problem')
-        if problem:
-            problems.append(
-                '{}: {}'.format(plain(member['name']), plain(problem))
-            )
-    if problems:
-        lines += ['', *problems]
-    return '\n'.join(lines) + '\n'
-
-
-def listed_members(answer: 'dict[str, Any]') -> 'list[dict[str, Any]]':
-    """Return the members that hostfiles have."""
-    return [
-        member
-        for member in answer['members']
-        if member['running'] and member['address']
-    ]
-
-
-LAUNCHER_FORMATS = {
-    'openmpi': openmpi_hostfile,
-    'mpich': mpich_hostfile,
-    # It starts programs of PMIx by prte or prterun.
-    'prrte': openmpi_hostfile,
-    'rankfile': rankfile,
-    'environment': environment,
-    'report': report,
-}
-
-
-def _columns(rows: 'list[list[str]]') -> 'list[list[str]]':
-    return [[row[index] for row in rows] for index in range(len(rows[0]))]
-
-
-def _part(held_up_s: 'float | None', run_s: 'float | None') -> str:
-    """Return which part of the time that vCPUs wanted they were held up."""
-    if held_up_s is None or run_s is None or not held_up_s + run_s:
-        return '?'
-    return f'{100 * held_up_s / (held_up_s + run_s):.0f}%'
-
-
-def _seconds(value: 'float | None') -> str:
-    return '?' if value is None else f'{value:.0f} s'
-
-
-def _number(value: 'float | None') -> str:
-    return '?' if value is None else f'{value:.1f}'
-
-
-def plain(text: str) -> str:
-    """Return text without what could control the terminal."""
-    return ''.join(char if char.isprintable() else '?' for char in text)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,15 @@ import functools
 import importlib.resources
 import re
 
-_MODULES = ('topology_files', 'hosts_program')
+_MODULES = (
+    'topology_files',
+    'launcher_files',
+    'report',
+    'waiting',
+    'waiting_statistics',
+    'metadata',
+    'hosts_program',
+)
 
 _PACKAGE = __package__
 

@@ -15,24 +15,21 @@ def add_integer(
     default: int,
     about: str,
     least: int = 1,
-    most: float = math.inf,
 ) -> None:
     """Add an argument that is a whole number.
 
     :param about: help text.
     :param least: smallest number that is accepted.
-    :param most: greatest number that is accepted.
     """
-    _add(parser, name, integer(least, most), default, 'N', about)
+    _add(parser, name, integer(least), default, 'N', about)
 
 
-def integer(least: int = 1, most: float = math.inf) -> Callable[[str], float]:
+def integer(least: int = 1) -> Callable[[str], float]:
     """Return the argparse type of a whole number.
 
     :param least: smallest number that is accepted.
-    :param most: greatest number that is accepted.
     """
-    return _number(int, 'a whole number', least, most)
+    return _number(int, 'a whole number', least)
 
 
 def number(least: float = 0.0) -> Callable[[str], float]:
@@ -80,7 +77,6 @@ def _number(
     convert: Callable[[str], float],
     expected: str,
     least: float,
-    most: float = math.inf,
 ) -> Callable[[str], float]:
     """Return the argparse type of a finite number.
 
@@ -90,11 +86,10 @@ def _number(
     def parse(text: str) -> float:
         with contextlib.suppress(ValueError):
             number = convert(text)
-            if least <= number <= most and number < math.inf:
+            if least <= number < math.inf:
                 return number
         raise argparse.ArgumentTypeError(
             f"'{text}' is not {expected} from {least:g}"
-            + (f' to {most:g}' if most < math.inf else '')
         )
 
     return parse

@@ -9,7 +9,6 @@ it that the files can be written, and prints the figures before it writes them.
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import pathlib
@@ -112,24 +111,6 @@ def check_directory(path: pathlib.Path | None) -> None:
         raise OutputError(path, f'{existing} is not a directory')
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(path, f'no permission to make files in {existing}')
-
-
-def check_matplotlib(path: pathlib.Path | None) -> None:
-    """Check that Matplotlib is installed, which draws the pictures.
-
-    :param path: file or directory of the pictures; None is skipped.
-    :raises OutputError: if Matplotlib is not installed.
-    """
-    if path is None:
-        return
-    try:
-        importlib.import_module('matplotlib.figure')
-    except ImportError:
-        raise OutputError(
-            path,
-            'Matplotlib is not installed; install it with: '
-            'pip install -e . -e lab',
-        ) from None
 
 
 def _obstacle(path: pathlib.Path) -> str | None:

@@ -6,7 +6,6 @@
 import concurrent.futures
 import multiprocessing
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -57,12 +56,3 @@ def _leave_signals() -> None:
 
 def _run(job: Job[_Result]) -> _Result:
     return job.run()
-
-
-def say_missing(subcommand: str, error: ImportError) -> None:
-    """Say which library the simulator lacks, and how to install it."""
-    print(
-        f'nova-vhpc-bench {subcommand}: {error}; install what the simulator '
-        'needs with: pip install -e . -e lab',
-        file=sys.stderr,
-    )

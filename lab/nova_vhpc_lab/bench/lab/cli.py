@@ -27,12 +27,15 @@ from nova_vhpc_lab.bench.common import cli_types, outputs
 INTERVAL_ROUNDS = 9
 """So many rounds make the range of a figure a 95% confidence interval."""
 
+PROGRAM_POLICIES = ('stock', 'default', 'wait', 'wait-windows')
+
 HELP = 'Compare all policies, and stock Linux, on real libvirt guests.'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``nova-vhpc-bench lab``."""
     from nova_vhpc_lab.bench.lab import mixes, policies
+    from nova_vhpc_lab.testbed import parallel_programs
 
     outputs.add_json(parser)
     parser.add_argument(
@@ -62,10 +65,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--policies',
         type=_policies,
-        default=list(policies.POLICIES),
         metavar='LIST',
         help='policies to measure, of '
-        f'{", ".join(policies.POLICIES)}; default: all',
+        f'{", ".join(policies.POLICIES)}; default: all that need no '
+        f'--programs; with these {", ".join(PROGRAM_POLICIES)}',
+    )
+    parser.add_argument(
+        '--programs',
+        type=_names(parallel_programs.LIBRARIES),
+        default=[],
+        metavar='LIST',
+        help='let the clusters of the mixes run programs of these libraries, '
+        f'of {", ".join(parallel_programs.LIBRARIES)}',
+    )
+    parser.add_argument(
+        '--work-us',
+        type=cli_types.number(1),
+        nargs='+',
+        default=[1000.0],
+        help='how long these programs compute between two barriers, in '
+        'microseconds (default: 1000)',
     )
     parser.add_argument(
         '--claims',
@@ -147,11 +166,11 @@ def run(args: argparse.Namespace) -> int:
     outputs.check(args.json)
     outputs.check(args.page)
     outputs.check_directory(args.plot)
-    outputs.check_matplotlib(args.plot)
     if args.all:
         args.mixes, args.claims = list(mixes.MIXES), True
     options, extra = _policy_options(args.option)
-    names = [*args.policies, *(n for n in extra if n not in args.policies)]
+    wanted = args.policies or _default_policies(args.programs)
+    names = [*wanted, *(n for n in extra if n not in wanted)]
     most_rounds = INTERVAL_ROUNDS if args.all else 100
     scheme = kbest.KBest(
         k=args.k or (2 if args.quick else 10),
@@ -169,11 +188,11 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         cpus = _two_cpus()
+        selected = _mixes(args, names)
         # Checked before the image is built, which takes a download.
-        guest_set.check(mixes.MIXES[name] for name in args.mixes)
-        guest_image = image.build_image()
-        for name in args.mixes:
-            mix = mixes.MIXES[name]
+        guest_set.check(selected)
+        guest_image = image.build_image(parallel=bool(args.programs))
+        for mix in selected:
             measured = runner.measure_mix(
                 mix, guest_image, names, timing, scheme, _say, cpus, options
             )
@@ -199,7 +218,7 @@ def run(args: argparse.Namespace) -> int:
     outputs.write_json(args.json, document)
     if args.page:
         outputs.write_text(args.page, paper_claims.page(document))
-    disturbed = mix_figures.undecided(document, args.mixes)
+    disturbed = mix_figures.undecided(document, [mix.name for mix in selected])
     if disturbed:
         _say(
             f'nova-vhpc-bench lab: no figures for {", ".join(disturbed)}: '
@@ -259,6 +278,40 @@ def _two_cpus() -> tuple[int, ...]:
     if len(usable) < 2:
         raise errors.LabError('the lab needs two CPUs')
     return tuple(usable[:2])
+
+
+def _default_policies(programs: Collection[str]) -> list[str]:
+    """Return the policies to measure if the command names none."""
+    from nova_vhpc_lab.bench.lab import policies
+
+    if programs:
+        return list(PROGRAM_POLICIES)
+    return [one for one in policies.POLICIES if one not in policies.NAPPING]
+
+
+def _mixes(args: argparse.Namespace, names: Collection[str]) -> list[Any]:
+    """Return the mixes to measure.
+
+    :param names: policies to measure.
+    :raises LabError: a policy or mix does not go with ``--programs``.
+    """
+    from nova_vhpc_lab.bench.lab import mixes, policies
+    from nova_vhpc_lab.testbed import errors
+
+    selected = [mixes.MIXES[name] for name in args.mixes]
+    if args.programs:
+        return [
+            mixes.with_library(mix, library, work_us)
+            for library in args.programs
+            for work_us in args.work_us
+            for mix in selected
+        ]
+    if napping := policies.NAPPING.intersection(names):
+        raise errors.LabError(
+            f'{", ".join(sorted(napping))}: only programs of an MPI or OpenMP '
+            'library can nap; name some by --programs'
+        )
+    return selected
 
 
 def _names(choices: Collection[str]) -> Callable[[str], list[str]]:

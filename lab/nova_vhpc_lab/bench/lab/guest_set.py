@@ -25,6 +25,8 @@ from nova_vhpc_lab.testbed import (
     host_load,
     libvirtd,
     other_load,
+    parallel_programs,
+    patience,
     running_guest,
 )
 from nova_vhpc_lab.testbed.image import GuestImage
@@ -124,6 +126,20 @@ class GuestSet:
                     host_load.busy(self.cpus[-1], self._load_group)
                 )
             yield
+
+    @contextlib.contextmanager
+    def napping(self) -> Any:
+        """Have MPI and OpenMP programs nap while they wait, in a block."""
+        self._run_programs(running_guest.NAPPING)
+        try:
+            yield
+        finally:
+            self._run_programs(running_guest.SHIPPED)
+
+    def _run_programs(self, mode: int) -> None:
+        for one in self.guests.values():
+            if one.spec.workload in parallel_programs.LIBRARIES:
+                one.page.run_mode(mode, patience.PATIENCE_S)
 
     @contextlib.contextmanager
     def only(self, names: tuple[str, ...]) -> Any:
@@ -263,12 +279,7 @@ class GuestSet:
                 )
             )
         for running in self.guests.values():
-            try:
-                running.page.wait(120)
-            except running_guest.ProgressError as error:
-                console = (self.root / f'{running.spec.name}.log').read_text()
-                raise errors.LabError(f'{error}: {console[-300:]}') from error
-            self._stack.callback(running.page.close)
+            self._wait_for_page(running)
             if not controller.unified:
                 _move_emulator(controller, running.pid, overhead_group)
             if running.spec.workload == 'web':
@@ -280,6 +291,18 @@ class GuestSet:
         for pid in overhead_pids:
             (overhead_group / 'cgroup.procs').write_text(str(pid))
         self._stack.callback(_return_to_group, home)
+        self._run_programs(running_guest.SHIPPED)
+
+    def _wait_for_page(self, running: running_guest.RunningGuest) -> None:
+        page = running.page
+        try:
+            page.wait(120)
+            if running.spec.workload in parallel_programs.LIBRARIES:
+                page.run_mode(running_guest.STOPPED, patience.PATIENCE_S)
+        except running_guest.ProgressError as error:
+            console = (self.root / f'{running.spec.name}.log').read_text()
+            raise errors.LabError(f'{error}: {console[-300:]}') from error
+        self._stack.callback(page.close)
 
     def _boot(
         self, spec: guest.GuestSpec, bridge: str | None, run_dir: Path
@@ -291,6 +314,7 @@ class GuestSet:
                 name,
                 self._image,
                 vcpus=spec.vcpus,
+                memory_mib=spec.memory_mib,
                 workload=spec.workload,
                 extra_specs=spec.extra_specs,
                 bridges=(bridge,) if bridge and spec.network else (),

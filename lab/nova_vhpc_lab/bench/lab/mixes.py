@@ -10,6 +10,7 @@ On a larger host the lab uses the first two CPUs that it is allowed to use.
 import dataclasses
 from collections.abc import Mapping
 
+from nova_vhpc_lab.testbed import errors, parallel_programs
 from nova_vhpc_lab.testbed.guest import PERIOD_US, GuestSpec
 
 PARALLEL: Mapping[str, str] = {'vhpc:workload': 'parallel'}
@@ -143,6 +144,11 @@ MIXES: Mapping[str, Mix] = {
             'three equal clusters',
             (_barrier('a'), _barrier('b'), _barrier('c')),
         ),
+        Mix(
+            'six',
+            'six equal clusters',
+            tuple(_barrier(name) for name in 'abcdef'),
+        ),
         _HOGS,
         Mix(
             'web',
@@ -227,3 +233,41 @@ MIXES: Mapping[str, Mix] = {
 """Mixes by name; the first five are measured by default."""
 
 DEFAULT_MIXES = ('alone', 'clusters', 'hogs', 'web', 'phased')
+
+ROUNDS_PER_US = 65
+"""Rounds of ``compute()`` per microsecond on an emulated vCPU, about."""
+
+
+def with_library(mix: Mix, library: str, work_us: float) -> Mix:
+    """Return a mix whose clusters run a program of an MPI or OpenMP library.
+
+    :param mix: a mix of :data:`MIXES`.
+    :param library: one of :data:`.parallel_programs.LIBRARIES`.
+    :param work_us: how long each rank computes between two barriers if it has
+        a CPU for itself, in microseconds, about.
+    :raises LabError: the mix has no cluster that waits at barriers.
+    """
+    if all(one.workload != 'barrier' for one in mix.guests):
+        raise errors.LabError(
+            f'the mix {mix.name} has no cluster that could run {library}'
+        )
+    guests = []
+    for one in mix.guests:
+        # All guests boot the same image, which needs the memory.
+        guest = dataclasses.replace(
+            one, memory_mib=parallel_programs.MEMORY_MIB
+        )
+        if one.workload == 'barrier':
+            guest = dataclasses.replace(
+                guest,
+                workload=library,
+                kind=f'{library}{one.vcpus}',
+                arguments={'grain': round(work_us * ROUNDS_PER_US)},
+            )
+        guests.append(guest)
+    return dataclasses.replace(
+        mix,
+        name=f'{mix.name}-{library}-{work_us:g}us',
+        about=f'{mix.about}; {library}, {work_us:g} us between barriers',
+        guests=tuple(guests),
+    )

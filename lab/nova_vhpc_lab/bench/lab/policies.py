@@ -36,8 +36,13 @@ POLICIES: Mapping[str, Mapping[str, str] | None] = {
         'atc_literal': 'true',
     },
     'default': {},
+    'wait': None,
+    'wait-windows': {},
 }
 """Options in ``[vhpc_control]`` by policy; None for no agent."""
+
+NAPPING = frozenset({'wait', 'wait-windows'})
+"""Policies under which programs of MPI and OpenMP libraries nap."""
 
 
 class AgentError(Exception):

@@ -59,7 +59,7 @@ def print_tables(document: Mapping[str, Any]) -> None:
         mix = mixes.MIXES.get(name)
         with_latency = any('latency_ms' in e for e in by_policy.values())
         table = rich.table.Table(
-            title=f'{name}: {mix.about if mix else ""}',
+            title=f'{name}: {mix.about}' if mix else name,
             title_justify='left',
             # With the latencies a line of 80 characters has no more space.
             padding=(0, 0 if with_latency else 1),

@@ -114,7 +114,12 @@ def measure_mix(
             taken: dict[str, _Rates] = {}
             loads: list[float] = []
             for name in todo:
-                taken[name] = _measure_policy(guest_set, options[name], timing)
+                with contextlib.ExitStack() as stack:
+                    if name in policies.NAPPING:
+                        stack.enter_context(guest_set.napping())
+                    taken[name] = _measure_policy(
+                        guest_set, options[name], timing
+                    )
                 loads.append(guest_set.other_load.take())
                 speeds.append(measure_alone(guest_set, timing))
                 loads_alone.append(guest_set.other_load.take())

@@ -11,7 +11,7 @@ copied from the measured exchanges.
 import statistics
 from collections.abc import Mapping, Sequence
 
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc_lab.bench.network import figures
 
 ROWS = ('exported', 'separate', 'shared')
@@ -27,7 +27,7 @@ def table(
     runs: Mapping[str, Sequence[figures.Run]],
     link_mbps: float,
     spare_cpu: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
-) -> cost.CostTable:
+) -> cost_table.CostTable:
     """Return the cost table of one cluster and library.
 
     :param runs: runs by configuration, of at least two guests on each of
@@ -43,14 +43,16 @@ def table(
     if missing:
         raise ValueError(f'not measured: {", ".join(sorted(missing))}')
     medians = {name: _medians(runs[name]) for name in NEEDED}
-    medians[cost.NATIVE] = _medians(runs.get(cost.NATIVE) or runs['exported'])
+    medians[cost_table.NATIVE] = _medians(
+        runs.get(cost_table.NATIVE) or runs['exported']
+    )
     shared = medians['shared']
     for where in ('local', 'remote'):
         if not _row(shared, where, 'bandwidth_mbs'):
             raise ValueError(
                 'a cluster of several hosts with two or more guests on each'
             )
-    return cost.CostTable(
+    return cost_table.CostTable(
         link_mbps=link_mbps,
         latency_us={
             # More pairs wait for this machine's CPUs, on which all hosts are.
@@ -86,11 +88,11 @@ def _no_spare_cpu(
     It is the median over exchanges and configurations with a bridge.
     """
     if not spare_cpu:
-        return cost.NO_SPARE_CPU
+        return cost_table.NO_SPARE_CPU
     factors = [
         median
         for configuration, by_exchange in spare_cpu.items()
-        if configuration not in ('exported', cost.NATIVE)
+        if configuration not in ('exported', cost_table.NATIVE)
         for median, _, _ in by_exchange.values()
     ]
     return max(1.0, round(statistics.median(factors), 3))
@@ -102,17 +104,17 @@ def _medians(runs: Sequence[figures.Run]) -> Medians:
 
 def _rows(
     medians: Mapping[str, Medians], where: str, name: str
-) -> dict[str, cost.Columns]:
+) -> dict[str, cost_table.Columns]:
     best = min if name == 'latency_us' else max
     rows = {row: _row(medians[row], where, name) for row in ROWS}
-    native = _row(medians[cost.NATIVE], where, name)
+    native = _row(medians[cost_table.NATIVE], where, name)
     return {
-        cost.NATIVE: tuple(map(best, native, rows['exported'])),
+        cost_table.NATIVE: tuple(map(best, native, rows['exported'])),
         **rows,
     }
 
 
-def _row(medians: Medians, where: str, name: str) -> cost.Columns:
+def _row(medians: Medians, where: str, name: str) -> cost_table.Columns:
     """Return a figure for one pair, two pairs and so on."""
     return tuple(
         round(value, 3)

@@ -119,7 +119,6 @@ def run(args: argparse.Namespace) -> int:
     """
     outputs.check(args.json, args.calibrate)
     outputs.check_directory(args.plot)
-    outputs.check_matplotlib(args.plot)
     try:
         table = cost_table_file.read(args.cost_table and str(args.cost_table))
         calibrated = _calibrated_cluster(args)

@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 
 CONFIGURATIONS = extra_specs.NETWORKS
 """The network configurations, in the order in which they are shown."""
 
-NATIVE = cost.NATIVE
+NATIVE = cost_table.NATIVE
 """Without guests: ranks are processes of the host, each with a NIC of it."""
 
 ROWS = (NATIVE, *CONFIGURATIONS)

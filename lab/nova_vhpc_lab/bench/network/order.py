@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_vhpc.scheduler.planner import cost
-from nova_vhpc.scheduler.planner.cost import PAPER, CostTable
+from nova_vhpc.scheduler.planner.cost_table import PAPER, CostTable
 from nova_vhpc_lab.bench.lab import confidence
 from nova_vhpc_lab.bench.network import figures
 from nova_vhpc_lab.bench.network import layout as layouts

@@ -6,12 +6,12 @@
 import dataclasses
 from collections.abc import Mapping
 
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc_lab.bench.network import figures
 
-LINK_MBPS = float(cost.PAPER_LINK_MBPS)
+LINK_MBPS = float(cost_table.PAPER_LINK_MBPS)
 
-PING_PONG_MB_S: Mapping[str, cost.Columns] = {
+PING_PONG_MB_S: Mapping[str, cost_table.Columns] = {
     'native': (109, 199, 199, 248),
     'native-mpich': (109, 218, 202, 240),
     'exported': (109, 197, 326, 408),
@@ -20,22 +20,22 @@ PING_PONG_MB_S: Mapping[str, cost.Columns] = {
 }
 """Latency test at 4 MB, as MB/s of all pairs."""
 
-REMOTE_BIDIRECTIONAL_MB_S: Mapping[str, cost.Columns] = {
+REMOTE_BIDIRECTIONAL_MB_S: Mapping[str, cost_table.Columns] = {
     'native': (124, 296, 337, 408),
     'native-mpich': (124, 273, 350, 361),
     'exported': (121, 183, 370, 415),
     'separate': (115, 183, 177, 168),
     'shared': (115, 119, 105, 111),
 }
-"""As :data:`cost.REMOTE_MB_S`, both directions at once."""
+"""As :data:`cost_table.REMOTE_MB_S`, both directions at once."""
 
-LOCAL_BIDIRECTIONAL_MB_S: Mapping[str, cost.Columns] = {
+LOCAL_BIDIRECTIONAL_MB_S: Mapping[str, cost_table.Columns] = {
     'native': (1163, 1456),
     'exported': (82, 127),
     'separate': (85, 98),
     'shared': (366, 338),
 }
-"""As :data:`cost.LOCAL_MB_S`, both directions at once."""
+"""As :data:`cost_table.LOCAL_MB_S`, both directions at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Table:
     figure: str
     where: str
     form: str
-    rows: Mapping[str, cost.Columns]
+    rows: Mapping[str, cost_table.Columns]
 
     def value(
         self, library: str, configuration: str, pairs: int
@@ -78,7 +78,7 @@ TABLES = (
         'latency_us',
         'remote',
         '.0f',
-        cost.LATENCY_US,
+        cost_table.LATENCY_US,
     ),
     Table(
         '2',
@@ -94,7 +94,7 @@ TABLES = (
         'bandwidth_mbs',
         'remote',
         '.1f',
-        cost.REMOTE_MB_S,
+        cost_table.REMOTE_MB_S,
     ),
     Table(
         '4',
@@ -110,7 +110,7 @@ TABLES = (
         'bandwidth_mbs',
         'local',
         '.0f',
-        cost.LOCAL_MB_S,
+        cost_table.LOCAL_MB_S,
     ),
     Table(
         '5',
@@ -144,7 +144,7 @@ def relative_times(
     :returns: by exchange and configuration; empty if native Linux was not
         measured.
     """
-    base = entries.get(cost.NATIVE, {})
+    base = entries.get(cost_table.NATIVE, {})
     return {
         exchange: {
             configuration: entry[name] / base[name]

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from nova_vhpc.scheduler.planner.cost import CostTable
+from nova_vhpc.scheduler.planner.cost_table import CostTable
 from nova_vhpc_lab.bench.network import (
     calibration,
     figures,

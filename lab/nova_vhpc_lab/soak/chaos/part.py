@@ -7,14 +7,14 @@ import collections
 import traceback
 from typing import TYPE_CHECKING
 
-from nova_vhpc_lab.soak.part import Budget, host_of
+from nova_vhpc_lab.soak.part import Budget, Part, host_of
 
 if TYPE_CHECKING:
     from nova_vhpc_lab.soak.chaos.host import Host
     from nova_vhpc_lab.soak.chaos.rounds import Round
 
 
-class Chaos:
+class Chaos(Part):
     """Runs rounds on one host with real guests; needs root and QEMU."""
 
     name = 'chaos'
@@ -36,8 +36,7 @@ class Chaos:
         counts: collections.Counter[str] = collections.Counter()
         kinds: collections.Counter[str] = collections.Counter()
         rounds = failed = 0
-        while budget.lasts(rounds):
-            number = first + rounds
+        for number in budget.numbers(first):
             rounds += 1
             played = Round(host, seed, number)
             try:
@@ -71,16 +70,16 @@ class Chaos:
         )
         return not failed
 
-    @staticmethod
     def _report(
-        host: 'Host', played: 'Round', seed: int, number: int, wrong: list[str]
+        self,
+        host: 'Host',
+        played: 'Round',
+        seed: int,
+        number: int,
+        wrong: list[str],
     ) -> None:
         log = host.log.read_text(errors='replace').splitlines()
         print(f'chaos: round {number}: {played}')
         for line in (*wrong, '--- the log of the agents:', *log[-60:]):
             print(f'  {line}')
-        print(
-            f'chaos: repeat with tools/soak.sh --seed {seed} --first {number} '
-            '--rounds 1 chaos',
-            flush=True,
-        )
+        print(self.repeat(seed, number), flush=True)

@@ -4,6 +4,7 @@
 /* Start the threads of the guest's workload, and report their progress. */
 
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -29,6 +30,8 @@ static const struct {
     {"cpi", run_cpi},           {"hog", run_hog},
     {"stream", run_stream},     {"pingpong", run_pingpong},
     {"allreduce", run_allreduce}, {"web", run_web},
+    {"mpich", run_library},     {"openmpi", run_library},
+    {"openmp", run_library},
 };
 
 const char *option(const char *key, const char *fallback)
@@ -57,14 +60,6 @@ uint64_t now_ms(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000ull + time.tv_nsec / 1000000;
-}
-
-double compute(long rounds)
-{
-    volatile double sum = 1.0;
-    for (long i = 0; i < rounds; i++)
-        sum = sum * 1.0000001 + 0.5;
-    return sum;
 }
 
 void barrier_wait(struct barrier *barrier, int *sense)
@@ -101,6 +96,7 @@ int main(void)
     FILE *file = fopen("/proc/cmdline", "r");
     const char *name;
     char chosen[32];
+    int descriptor;
 
     cmdline[0] = ' ';
     if (!file || !fgets(cmdline + 1, sizeof(cmdline) - 1, file)) {
@@ -121,10 +117,18 @@ int main(void)
     if (threads > MAX_THREADS)
         threads = MAX_THREADS;
 
+    /* A file in memory, which the processes of a parallel program map, too. */
+    descriptor = open(PAGE_FILE, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (descriptor < 0 || ftruncate(descriptor, 4096) < 0) {
+        perror("vhpc: " PAGE_FILE);
+        return 1;
+    }
     page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED,
-                -1, 0);
-    memset(page, 0, 4096);
+                MAP_SHARED | MAP_POPULATE | MAP_LOCKED, descriptor, 0);
+    if (page == MAP_FAILED) {
+        perror("vhpc: " PAGE_FILE);
+        return 1;
+    }
     page->nonce = option_number("nonce", 0);
     /* Composed at run time, so that no other page holds the whole string. */
     memcpy(page->magic, "vhpc-lab", 8);

@@ -11,6 +11,10 @@
 
 #define MAX_THREADS 16
 #define BUCKETS 64
+#define PAGE_FILE "/progress"
+
+/* How a parallel program waits: as its library was shipped, or so that it naps. */
+enum { SHIPPED, NAPPING, MODES };
 
 struct lane {
     volatile uint64_t work;
@@ -25,8 +29,13 @@ struct lane {
 struct page {
     char magic[16];
     uint64_t nonce;
-    uint64_t reserved[5];
+    /* Of a parallel program (launch.c): which mode the host wants, and which one
+     * runs: its number plus 1, or MODES + 1 for none. The host writes no more. */
+    volatile uint64_t wanted;
+    volatile uint64_t running;
+    uint64_t reserved[3];
     struct lane lanes[MAX_THREADS];
+    volatile int32_t pids[MODES][MAX_THREADS];
 };
 
 extern struct page *page;
@@ -45,7 +54,13 @@ struct barrier {
 void barrier_wait(struct barrier *barrier, int *sense);
 
 /* A little arithmetic that the compiler cannot remove. */
-double compute(long rounds);
+static inline double compute(long rounds)
+{
+    volatile double sum = 1.0;
+    for (long i = 0; i < rounds; i++)
+        sum = sum * 1.0000001 + 0.5;
+    return sum;
+}
 
 /* Milliseconds since boot; too slow under emulation for inner loops. */
 uint64_t now_ms(void);
@@ -64,5 +79,6 @@ void run_stream(int thread);
 void run_pingpong(int thread);
 void run_allreduce(int thread);
 void run_web(int thread);
+void run_library(int thread);
 
 #endif

@@ -8,6 +8,8 @@ import contextlib
 import io
 import json
 
+from nova.tests.functional.api import client
+
 from nova_vhpc.cli import flavor as command
 from nova_vhpc.tests.functional import sdk
 from nova_vhpc.tests.functional.scheduler import base
@@ -189,6 +191,21 @@ class WriteTest(FlavorTestCase):
             self.assertIn(words, err)
             self.assertEqual(1, len(err.splitlines()))
         self.assertEqual({}, self.specs(flavor_id))
+
+    def test_waiting_is_written_and_wrong_waiting_refused_by_nova(self):
+        flavor_id = self.flavor({})
+        status, _, err = self.run_('set', flavor_id, '--wait', 'passive')
+        self.assertEqual((0, ''), (status, err))
+        self.assertEqual({'vhpc:wait': 'passive'}, self.specs(flavor_id))
+        self.api.microversion = '2.86'
+        error = self.assertRaises(
+            client.OpenStackApiException,
+            self.api.api_post,
+            f'/flavors/{flavor_id}/os-extra_specs',
+            {'extra_specs': {'vhpc:wait': 'sleep'}},
+        )
+        self.assertEqual(400, error.response.status_code)
+        self.assertIn('auto, passive, active', error.response.text)
 
     def test_unknown_flavor_is_an_error(self):
         status, _, err = self.run_('show', 'nowhere')

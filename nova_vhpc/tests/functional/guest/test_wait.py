@@ -5,6 +5,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import fixtures
 
@@ -89,6 +91,47 @@ class WaitTest(base.TestCase):
             },
         )
         self.assertGreater(sum(one['naps'] for one in self.statistics()), 10)
+
+    def test_python_modules_load_the_mpi_library_for_themselves(self) -> None:
+        # As mpi4py does: its MPI library is not in the global scope.
+        for mpi in mpi_programs.LAUNCHERS:
+            with self.subTest(mpi=mpi):
+                programs = self.build(mpi, 'calls.c')
+                module = programs.folder / 'calls.so'
+                subprocess.run(
+                    (
+                        *(f'mpicc.{mpi}', '-shared', '-fPIC', '-o', module),
+                        *(mpi_programs.GUEST / 'tests/calls.c', '-lpthread'),
+                    ),
+                    check=True,
+                )
+                source = programs.program('calls.c')
+                source.write_text(
+                    f'#!{sys.executable}\n'
+                    'import ctypes\n'
+                    'words = (ctypes.c_char_p * 2)(b"calls", None)\n'
+                    f'ctypes.CDLL({str(module)!r}).main(1, words)\n'
+                )
+                without = programs.run('calls.c', RANKS)
+                self.assertTrue(without.endswith('end\n'))
+                self.assertEqual(
+                    without, programs.run('calls.c', RANKS, library='wait')
+                )
+
+    def test_library_of_another_mpi_library_says_so(self) -> None:
+        mpis = list(mpi_programs.LAUNCHERS)
+        for mpi, other in zip(mpis, reversed(mpis), strict=True):
+            with self.subTest(mpi=mpi):
+                library = self.build(other).folder / 'libvhpcwait.so'
+                programs = self.build(mpi, 'barriers.c')
+                found = subprocess.run(
+                    programs.words('barriers.c', RANKS, '0.1', '200'),
+                    env=programs.environment(None, LD_PRELOAD=str(library)),
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertNotEqual(0, found.returncode)
+                self.assertIn('build with its mpicc', found.stderr)
 
     def test_unknown_mode_is_named_and_waits_as_auto_does(self) -> None:
         programs = self.build('mpich', 'calls.c')

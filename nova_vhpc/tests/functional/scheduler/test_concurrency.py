@@ -16,8 +16,7 @@ from nova_vhpc.tests import long
 from nova_vhpc.tests.functional.scheduler import boots
 from nova_vhpc.topology import model
 from nova_vhpc_lab.stack import cloud, config
-from nova_vhpc_lab.stack import host as compute_host
-from nova_vhpc_lab.testbed.patience import PATIENCE_S
+from nova_vhpc_lab.testbed import patience
 
 HOSTS = ('alpha', 'beta', 'gamma', 'delta')
 BOOTS = long.long(100, 200)
@@ -58,10 +57,10 @@ class SchedulerCloud(cloud.Cloud):
         for host in self.fake_hosts:
             self.config.write_compute(host, config.fake_compute(host))
 
-    def wait_http(self, name, timeout_s=PATIENCE_S):
+    def wait_http(self, name):
         """Wait for a service; return at once for nova-api, which is absent."""
         if name != 'nova':
-            super().wait_http(name, timeout_s)
+            super().wait_http(name)
 
     def _start_glance(self):
         """Do nothing."""
@@ -104,7 +103,7 @@ class ConcurrencyTest(testtools.TestCase):
         )
         for name in HOSTS:
             # Nova knows a compute node before Placement does.
-            compute_host.wait(
+            patience.wait(
                 f'provider {name}',
                 functools.partial(self.publish, placement, name),
             )
@@ -144,7 +143,7 @@ class ConcurrencyTest(testtools.TestCase):
             str(BOOTS),
             str(AT_ONCE),
         )
-        self.assertTrue(racer.wait(PATIENCE_S), racer.tail())
+        self.assertTrue(racer.wait(patience.PATIENCE_S), racer.tail())
         lines = racer.log.read_text().splitlines()
         results = [line for line in lines if line.startswith('{')]
         self.assertEqual(1, len(results), racer.tail())

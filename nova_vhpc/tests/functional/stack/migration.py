@@ -14,6 +14,7 @@ import testtools
 
 from nova_vhpc.agent.journal import store
 from nova_vhpc_lab.stack import host, scenario
+from nova_vhpc_lab.testbed import patience
 
 MOVED = {
     'vhpc:workload': 'parallel',
@@ -84,7 +85,7 @@ class MigrationTests(testtools.TestCase):
             pins = one.virsh.cputune(self.member).pins
             return len(set(pins)) == 2 and all(pin.isdigit() for pin in pins)
 
-        host.wait(
+        patience.wait(
             f'pins on {one.name}',
             lambda: one.vm(self.member).get('moves') and pinned(),
         )
@@ -111,7 +112,7 @@ class MigrationTests(testtools.TestCase):
             self.assertNotEqual('ERROR', server['status'], server.get('fault'))
             return server['status'] == status
 
-        host.wait(status, reached)
+        patience.wait(status, reached)
 
     def test_7_live_migrated_member_is_pinned_there_and_restored(self) -> None:
         self.start_pinning()
@@ -120,7 +121,7 @@ class MigrationTests(testtools.TestCase):
             if self.host_of(server) != self.there.name:
                 self.cloud.move(server, self.there)
         self.wait_pinned(self.there)
-        host.wait('no record here', lambda: not self.here.journal())
+        patience.wait('no record here', lambda: not self.here.journal())
         self.assertEqual({self.member}, self.there.journal())
         self.assertTrue(self.there.stop_agent())
         member, plain = (
@@ -207,7 +208,7 @@ class MigrationTests(testtools.TestCase):
         self.start_pinning()
         self.wait_pinned(self.here)
         self.act('resize', 'VERIFY_RESIZE', {'flavorRef': 'plain'})
-        host.wait('no record here', lambda: not self.here.journal())
+        patience.wait('no record here', lambda: not self.here.journal())
         self.assertEqual({}, self.there.vm(self.member))
         self.assert_pins_restored(self.there)
         self.assertEqual(set(), self.there.journal())

@@ -8,6 +8,10 @@ more ``shared2``) are on bridges of its host, which have an uplink to a switch;
 ``own`` is on the switch itself, as with an uplink of its own. Names of guests
 cannot be resolved, and each guest has its own host name, process IDs and
 shared memory, so that MPI libraries take them for machines.
+
+They run what this machine has installed. If the environment variable
+``VHPC_MPI_ROOT`` names the directory of another system, they run what that has
+(``tools/mpi.sh``).
 """
 
 import json
@@ -45,6 +49,18 @@ exec ip netns exec guest-$number $apart taskset -c "$cpu" sh -c '
     export TMPDIR=/mnt
     exec sh -c "$1"
 ' "guest-$number" "$*"
+"""
+
+_OTHER_SYSTEM = """\
+mount --bind "$0" "$0"
+mount -t tmpfs tmpfs "$0/tmp"
+touch "$0/etc/hosts" "$0/etc/resolv.conf"
+for place in /dev /proc /run /sys "$1"; do
+    mkdir -p "$0$place"
+    mount --rbind "$place" "$0$place"
+done
+shift
+exec chroot "$0" "$@"
 """
 
 
@@ -102,8 +118,14 @@ class Guests(fixtures.Fixture):
 
         :raises LabError: it failed, or took too long.
         """
+        system: tuple[str, ...] = ()
+        if root := os.environ.get('VHPC_MPI_ROOT'):
+            system = (
+                *('unshare', '--mount', '--', 'sh', '-ec', _OTHER_SYSTEM),
+                *(root, str(self.directory)),
+            )
         return self._world.run(
-            (str(self.enter), self.address(number, 'own'), command),
+            (*system, str(self.enter), self.address(number, 'own'), command),
             timeout_s=timeout_s,
         )
 

@@ -42,7 +42,7 @@ class VendordataCase(cloud.CloudCase):
         super().setUp()
         self.project = self.api_fixture.project_id
         self.flavor = self.make_flavor(
-            workload='parallel', network='shared-separate'
+            workload='parallel', network='shared-separate', wait='passive'
         )
         body = {'name': 'weather', 'policy': 'soft-affinity'}
         self.group: str = self.admin_api.post_server_groups(body)['id']
@@ -179,9 +179,14 @@ class MetadataTest(VendordataCase):
         # No agent answers on host2.
         self.useFixture(bus.Bus()).agent(
             'host1',
-            agent={'paused': False, 'overcommit': 1.5},
+            agent={'paused': False, 'overcommit': 1.5, 'period_us': 100_000},
             vms=[
-                {'uuid': uuid, 'delay_s': 2.0, 'problem': f'{SWITCH} of host1'}
+                {
+                    'uuid': uuid,
+                    'delay_s': 2.0,
+                    'sync_latency_us': 30_000.0,
+                    'problem': f'{SWITCH} of host1',
+                }
                 for uuid in (*members, ungrouped)
             ],
         )
@@ -235,6 +240,9 @@ class MetadataTest(VendordataCase):
             self.assertNotIn(name, text)
         lives = {m['id']: m['live'] for m in first['members']}
         self.assertEqual(2.0, lives[members[0]]['held_up_s'])
+        self.assertTrue(lives[members[0]]['held_up_now'])
+        self.assertEqual('passive', first['wait']['mode'])
+        self.assertIn('VHPC_WAIT=passive', first['wait']['openmpi'])
         self.assertEqual(1.5, lives[members[2]]['overcommit'])
         self.assertEqual(live.FAILING, lives[members[2]]['problem'])
         self.assertIsNone(lives[members[1]])

@@ -13,8 +13,6 @@ import ipaddress
 import json
 import pathlib
 import re
-import subprocess
-import sys
 from typing import Any
 
 from nova_vhpc.tests import base
@@ -90,6 +88,7 @@ class LibraryCase(base.TestCase):
             ('hosts.openmpi', data['hostfile']['openmpi']),
             ('hosts.mpich', data['hostfile']['mpich']),
             ('vhpc-run', data['mpi']['wrapper']),
+            ('program', pathlib.Path(mpi_program.__file__).read_text()),
         ):
             self.guests.install(name, text)
         self.guests.add_names(data['hosts'])
@@ -118,8 +117,8 @@ class LibraryCase(base.TestCase):
                 self.assertLess(carried[name], NOISE, carried)
 
     def program(self, library: str, peers: str) -> str:
-        path = pathlib.Path(mpi_program.__file__)
-        return f'{sys.executable} {path} {library} {peers} {SIZE}'
+        path = self.guests.directory / 'program'
+        return f'python3 {path} {library} {peers} {SIZE}'
 
 
 class PathsMixin:
@@ -157,9 +156,7 @@ class MpichTest(PathsMixin, LibraryCase):
 
 class OpenMpiTest(PathsMixin, LibraryCase):
     def job(self, network: str, peers: str, data: Any) -> str:
-        version = subprocess.check_output(
-            ['mpirun.openmpi', '--version'], text=True
-        )
+        version = self.guests.run(1, 'mpirun.openmpi --version')
         match = re.search(r'(\d+)\.', version)
         assert match is not None, version
         if int(match[1]) < 5:

@@ -29,7 +29,8 @@ class SlurmTest(base.TestCase):
                 for number, switch in self.switches.items()
             ]
         )
-        members = fakes.answered(cluster, fakes.uuid(1))['members']
+        self.answer = fakes.answered(cluster, fakes.uuid(1))
+        members = self.answer['members']
         self.slurm = self.useFixture(
             slurm.Slurm(
                 sorted(member['name'] for member in members),
@@ -53,6 +54,15 @@ class SlurmTest(base.TestCase):
             self.assertEqual(expected, self.job('--switches=1'))
             self.slurm.run('scancel', '-u', self.slurm.user)
             self.slurm.wait_for('slurmd', self.slurm.is_idle)
+
+    def test_job_gets_the_variables_for_waiting(self) -> None:
+        found = self.slurm.run('srun', *self.answer['wait']['slurm'], 'env')
+        self.assertLessEqual(
+            self.answer['wait']['environment'].items(),
+            dict(
+                line.partition('=')[::2] for line in found.splitlines()
+            ).items(),
+        )
 
     def occupy(self, node: str) -> None:
         """Have a job that runs on a node."""

@@ -18,6 +18,6 @@ class NoEventletTest(base.BaseTestCase):
                 'import sys, nova_vhpc.agent.ovsdb.connection; '
                 "sys.exit(3 * ('eventlet' in sys.modules))",
             ],
-            timeout=120,
+            timeout=240,
         )
         self.assertEqual(0, done.returncode)

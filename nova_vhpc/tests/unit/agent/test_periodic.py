@@ -11,6 +11,7 @@ from unittest import mock
 from oslotest import base
 
 from nova_vhpc.agent import periodic
+from nova_vhpc.tests.unit import waiting
 
 
 class PeriodicThreadTest(base.BaseTestCase):
@@ -38,23 +39,22 @@ class PeriodicThreadTest(base.BaseTestCase):
     def test_callable_runs_at_start_and_every_interval(self) -> None:
         run_once, _, reached = self.counter(3)
         self.make(run_once, 0.01).start()
-        self.assertTrue(reached.wait(60))
+        self.assertTrue(reached.wait(waiting.PATIENCE_S))
 
     def test_wait_first_delays_the_first_run(self) -> None:
         run_once, times_s, _ = self.counter(1)
         thread = self.make(run_once, wait_first=True)
         thread.start()
-        self.assertTrue(thread.stop(5.0))
+        self.assertTrue(thread.stop(waiting.PATIENCE_S))
         self.assertEqual([], times_s)
 
     def test_wake_ends_the_interval(self) -> None:
         run_once, times_s, reached = self.counter(2)
         thread = self.make(run_once)
         thread.start()
-        while not times_s:
-            time.sleep(0.001)
+        waiting.wait_for(lambda: times_s)
         thread.wake()
-        self.assertTrue(reached.wait(60))
+        self.assertTrue(reached.wait(waiting.PATIENCE_S))
 
     def test_wake_during_a_run_causes_another_run(self) -> None:
         runs = []
@@ -69,28 +69,28 @@ class PeriodicThreadTest(base.BaseTestCase):
 
         thread = self.make(run_once)
         thread.start()
-        self.assertTrue(reached.wait(60))
+        self.assertTrue(reached.wait(waiting.PATIENCE_S))
 
     def test_wake_respects_the_minimum_interval(self) -> None:
         run_once, times_s, reached = self.counter(2)
         thread = self.make(run_once, min_interval_s=lambda: 0.2)
         thread.start()
-        while not times_s:
-            time.sleep(0.001)
+        waiting.wait_for(lambda: times_s)
         thread.wake()
-        self.assertTrue(reached.wait(60))
+        self.assertTrue(reached.wait(waiting.PATIENCE_S))
         self.assertGreaterEqual(times_s[1] - times_s[0], 0.2)
 
     def test_wake_does_not_shorten_the_back_off(self) -> None:
         run_once, times_s, _ = self.counter(2, periodic.RetryLater())
         thread = self.make(run_once)
         thread.start()
-        while not times_s:
-            time.sleep(0.001)
-        for _ in range(5):
+        waiting.wait_for(lambda: times_s)
+        while time.monotonic() < times_s[0] + 0.2:
             thread.wake()
             time.sleep(0.01)
-        self.assertEqual(1, len(times_s))
+        # The back-off is 0.75 to 1.25 s.
+        first_s, *later_s = times_s
+        self.assertEqual([], [s for s in later_s if s - first_s < 0.75])
 
     def test_back_off_doubles_up_to_the_maximum(self) -> None:
         thread = self.make(mock.Mock(side_effect=periodic.RetryLater))
@@ -142,11 +142,11 @@ class PeriodicThreadTest(base.BaseTestCase):
 
         def run_once():
             entered.set()
-            release.wait(60)
+            release.wait(waiting.PATIENCE_S)
 
         thread = self.make(run_once)
         thread.start()
-        entered.wait(60)
+        entered.wait(waiting.PATIENCE_S)
         self.assertFalse(thread.stop(0.01))
         self.assertTrue(thread.stopping)
         release.set()
@@ -159,13 +159,13 @@ class PeriodicThreadTest(base.BaseTestCase):
 
         def run_once():
             runs.append(1)
-            thread.stop(5.0)
+            thread.stop(waiting.PATIENCE_S)
             ended.set()
 
         ended = threading.Event()
         thread = self.make(run_once, 0.001)
         thread.start()
-        self.assertTrue(ended.wait(60))
+        self.assertTrue(ended.wait(waiting.PATIENCE_S))
         time.sleep(0.02)
         self.assertEqual([1], runs)
 
@@ -175,17 +175,15 @@ class PeriodicThreadTest(base.BaseTestCase):
             lambda: calls.append('run'), on_stop=lambda: calls.append('stop')
         )
         thread.start()
-        while not calls:
-            time.sleep(0.001)
-        self.assertTrue(thread.stop(5.0))
+        waiting.wait_for(lambda: calls)
+        self.assertTrue(thread.stop(waiting.PATIENCE_S))
         self.assertEqual(['run', 'stop'], calls)
 
     def test_stopped_thread_can_be_started_again(self) -> None:
         run_once, times_s, reached = self.counter(2)
         thread = self.make(run_once)
         thread.start()
-        while not times_s:
-            time.sleep(0.001)
-        self.assertTrue(thread.stop(5.0))
+        waiting.wait_for(lambda: times_s)
+        self.assertTrue(thread.stop(waiting.PATIENCE_S))
         thread.start()
-        self.assertTrue(reached.wait(60))
+        self.assertTrue(reached.wait(waiting.PATIENCE_S))

@@ -113,6 +113,27 @@ class FlavorTest(base.TestCase):
         answer = json.loads(out)
         return answer['after'], answer['advice']
 
+    def test_waiting_is_set_and_spinning_on_shared_cpus_gets_advice(self):
+        for how, extra, advised in (
+            ('passive', {}, False),
+            ('active', {}, True),
+            ('active', {'hw:cpu_policy': 'dedicated'}, False),
+        ):
+            after, advice = self.set_(extra, '--wait', how)
+            self.assertEqual({**extra, 'vhpc:wait': how}, after)
+            self.assertEqual(
+                advised, any('vhpc:wait=active' in one for one in advice)
+            )
+
+    def test_wrong_waiting_is_refused_when_set_and_found_by_check(self):
+        status, _, err = self.run_({}, 'set', 'f', '--wait', 'pasive')
+        self.assertEqual(1, status)
+        self.assertIn("vhpc:wait: 'pasive' is not one of", err)
+        self.assertIn('did you mean passive?', err)
+        status, out, _ = self.run_({'vhpc:wait': 'pasive'}, 'check', 'f')
+        self.assertEqual(1, status)
+        self.assertIn('vhpc:wait', out)
+
     def test_ports_are_set_with_the_recipe_for_tenants(self):
         after, advice = self.set_({}, '--network', 'separate', '--ports')
         self.assertEqual({'vhpc:network': 'separate'}, after)

@@ -53,7 +53,7 @@ class HookTest(base.BaseTestCase):
             input=xml,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=240,
         )
         # With any other exit code libvirt does not start the VM.
         self.assertEqual(0, done.returncode, done.stderr)

@@ -16,9 +16,10 @@ from oslo_utils import uuidutils
 from nova_vhpc import http_limits
 from nova_vhpc.cli import vendordata
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit import waiting
 
 SILENCE_S = 0.2
-PATIENCE_S = 20
+PATIENCE_S = waiting.PATIENCE_S
 
 
 class ClientsTest(base.TestCase):

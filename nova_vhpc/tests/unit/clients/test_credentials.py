@@ -19,8 +19,9 @@ from oslo_config import cfg
 from nova_vhpc.clients import credentials, openstack
 from nova_vhpc.conf import placement
 from nova_vhpc.tests import base
+from nova_vhpc.tests.unit import waiting
 
-PATIENCE_S = 10.0
+PATIENCE_S = waiting.PATIENCE_S
 
 TOKEN = {
     'token': {

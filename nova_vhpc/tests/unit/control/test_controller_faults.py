@@ -107,6 +107,17 @@ class SilentTest(base.TestCase):
                 self.assertIn('predictor failed', plan.ignored[0].reason)
             self.assertEqual('ATC: DEFAULT', plan.vms['a'].reason)
 
+    def of_two(self, predictor):
+        """Return the plan of two VMs whose predictors are made like this."""
+        config = control_config.ControlConfig()
+        subject = controller.Controller(
+            config, Silent(), io_pool.IoPoolPolicy(config), predictor
+        )
+        sample = model.Sample(io_events=500.0)
+        return subject.decide(
+            view(vm('a', sample=sample), vm('b', sample=sample))
+        )
+
     def test_vm_without_a_predictor_spares_those_after_it(self):
         made = []
 
@@ -116,32 +127,13 @@ class SilentTest(base.TestCase):
                 raise RuntimeError('not today')
             return builders.LastValue()
 
-        config = control_config.ControlConfig()
-        subject = controller.Controller(
-            config, Silent(), io_pool.IoPoolPolicy(config), predictor
-        )
-        sample = model.Sample(io_events=500.0)
-        plan = subject.decide(
-            view(vm('a', sample=sample), vm('b', sample=sample))
-        )
+        plan = self.of_two(predictor)
         self.assertIsNone(plan.vms['a'].predicted_events)
         self.assertIsNotNone(plan.vms['b'].predicted_events)
 
     def test_faulty_predictor_of_one_vm_spares_the_other(self):
-        made = []
-
-        def predictor():
-            made.append(Silent() if made else builders.LastValue())
-            return made[-1]
-
-        config = control_config.ControlConfig()
-        subject = controller.Controller(
-            config, Silent(), io_pool.IoPoolPolicy(config), predictor
-        )
-        sample = model.Sample(io_events=500.0)
-        plan = subject.decide(
-            view(vm('a', sample=sample), vm('b', sample=sample))
-        )
+        made = iter((builders.LastValue(), Silent()))
+        plan = self.of_two(lambda: next(made))
         self.assertIsNotNone(plan.vms['a'].predicted_events)
         self.assertIn('b', [one.uuid for one in plan.ignored])
 

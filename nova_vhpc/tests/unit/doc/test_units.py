@@ -74,7 +74,7 @@ class UnitsTest(base.TestCase):
             # Not in a clone: nobody who runs pip has one.
             cwd=self.root,
             check=True,
-            timeout=60,
+            timeout=240,
         )
         file = system / f'{unit}.service'
         self.assertTrue(file.exists(), f'{page} does not install {unit}')

@@ -7,7 +7,8 @@ import dataclasses
 import json
 
 from nova_vhpc.explain import explain
-from nova_vhpc.explain.request_file import RequestError, read
+from nova_vhpc.explain.request import RequestError
+from nova_vhpc.explain.request_file import read
 from nova_vhpc.flavor import extra_specs, recipes
 from nova_vhpc.tests import base
 

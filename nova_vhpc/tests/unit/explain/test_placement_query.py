@@ -6,7 +6,7 @@ import urllib.parse
 
 from nova_vhpc.explain import member_ports
 from nova_vhpc.explain.cloud import pci_devices, placement
-from nova_vhpc.explain.request_file import Flavor
+from nova_vhpc.explain.request import Flavor
 from nova_vhpc.flavor import recipes, request_groups
 from nova_vhpc.scheduler.planner.model import NO_LIMIT
 from nova_vhpc.tests import base

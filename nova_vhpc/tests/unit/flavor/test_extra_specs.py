@@ -28,12 +28,14 @@ class ParseTest(base.TestCase):
                 'vhpc:max_tier': 'switch',
                 'vhpc:io_pool': 'never',
                 'vhpc:time_slice_us': '5000',
+                'vhpc:wait': 'passive',
                 'vhpc:cluster': 'weather.1',
             }
         )
         self.assertEqual(
             extra_specs.ExtraSpecs(
                 requested=True,
+                asks_agent=True,
                 workload='parallel',
                 paradigm='hybrid',
                 network='shared-separate',
@@ -44,10 +46,22 @@ class ParseTest(base.TestCase):
                 max_tier='switch',
                 io_pool='never',
                 time_slice_us=5000,
+                wait='passive',
                 cluster='weather.1',
             ),
             parsed,
         )
+
+    def test_hint_to_guests_alone_does_not_ask_the_agent(self):
+        for specs, asks in (
+            ({'vhpc:wait': 'passive'}, False),
+            ({'vhpc:wait': 'sleep'}, False),
+            ({'vhpc:wait': 'passive', 'hw:cpu_policy': 'shared'}, False),
+            ({'vhpc:wait': 'passive', 'vhpc:workload': 'general'}, True),
+        ):
+            parsed = extra_specs.parse(specs)
+            self.assertTrue(parsed.requested)
+            self.assertEqual(asks, parsed.asks_agent)
 
     def test_invalid_value_makes_the_server_general_and_is_named(self):
         parsed = extra_specs.parse(
@@ -66,6 +80,7 @@ class ParseTest(base.TestCase):
             ('paradigm', '', 'one of: mpi, openmp, hybrid'),
             ('network', 'dual', 'one of: exported, shared, '),
             ('io_pool', 'Auto', 'one of: auto, always, never'),
+            ('wait', 'sleep', 'one of: auto, passive, active'),
             ('spare_cpus', '-1', 'an integer >= 0'),
             ('time_slice_us', '999', 'an integer >= 1000 and <= 1000000'),
             ('time_slice_us', '1000001', 'an integer >= 1000 and <= 1000000'),
@@ -143,7 +158,7 @@ class RegisterTest(base.TestCase):
     def test_api_and_parser_accept_the_same_values(self):
         values = [
             *('parallel', 'mpi', 'shared', 'auto', '0', '1', '-1', '999'),
-            *('0.0', '000.000', '0.5'),
+            *('0.0', '000.000', '0.5', 'passive', 'active', 'Passive'),
             *('1000', '1.5', '1e3', '', ' ', 'x' * 300, '256', '1000001'),
         ]
         for key in extra_specs.KEYS:

@@ -13,7 +13,7 @@ from nova.scheduler.weights import ram as nova_ram
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_vhpc.scheduler import filters, weights
-from nova_vhpc.scheduler.planner import cost, host_weights
+from nova_vhpc.scheduler.planner import cost_table, host_weights
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc_lab.bench.scheduler import world as scheduler_world
@@ -113,7 +113,7 @@ class WeigherTest(world.WorldTestCase):
         file = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'costs.json'
         )
-        paper = cost.PAPER
+        paper = cost_table.PAPER
         slow = dataclasses.replace(
             paper,
             latency_us=scaled(paper.latency_us, 10),

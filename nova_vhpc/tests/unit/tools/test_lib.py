@@ -120,7 +120,7 @@ class AptInstallTest(base.TestCase):
     def install(self):
         """Return output, errors and exit status."""
         process = self.start()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         self.assert_nothing_stays()
         return out, err, process.returncode
 
@@ -141,7 +141,7 @@ class AptInstallTest(base.TestCase):
         policy = self.root / 'sbin' / 'policy-rc.d'
         policy.write_text('existing')
         process = self.start()
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
         self.assertEqual(
             (0, 'existing'), (process.returncode, policy.read_text())
         )
@@ -165,7 +165,7 @@ class AptInstallTest(base.TestCase):
                 'exit 100',
             )
         process = self.start()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         self.assertEqual(('', 0), (err, process.returncode))
         self.assertIn('Could not get lock /a. It is held by process 1', out)
         self.assertEqual(
@@ -177,7 +177,7 @@ class AptInstallTest(base.TestCase):
         self.stub('update', 'sleep 0.2')
         processes = [self.start(), self.start()]
         for process in processes:
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
         self.assertEqual([0, 0], [process.returncode for process in processes])
         self.assert_nothing_stays()
         turn = [
@@ -196,11 +196,11 @@ class AptInstallTest(base.TestCase):
         self.assertIn('another clone', process.stdout.readline())
         self.assertFalse((self.root / 'log').exists())
         os.close(other)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
         self.assertEqual(0, process.returncode)
 
     def test_no_file_stays_after_an_interrupt(self):
-        self.stub('update', f'touch {self.root}/sbin/begun', 'exec sleep 60')
+        self.stub('update', f'touch {self.root}/sbin/begun', 'exec sleep 600')
         for number in (signal.SIGINT, signal.SIGTERM):
             process = self.start()
             while not (self.root / 'sbin' / 'begun').exists():
@@ -208,6 +208,6 @@ class AptInstallTest(base.TestCase):
                 time.sleep(0.01)
             os.killpg(process.pid, number)
             # Wait until all processes that share the output have ended.
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
             (self.root / 'sbin' / 'begun').unlink()
             self.assert_nothing_stays()

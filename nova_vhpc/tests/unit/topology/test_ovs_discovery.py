@@ -353,39 +353,39 @@ class EncapIpTest(OvsDiscoveryTest):
             {key: u.rail for key, u in self.uplinks().items()},
         )
 
-    def test_ip_on_a_bridge_is_on_its_uplinks(self) -> None:
+    def test_ip_is_on_the_uplinks_to_which_its_device_leads(self) -> None:
         self.device('eth1')
         self.ovs_bridge('br-t', single('eth1'))
         self.bridge('br-lin')
         self.nic('eth2', 'br-lin')
-        self.addresses = {'10.1.0.1': 'br-t', '10.2.0.1': 'br-lin'}
-        self.assertEqual(
-            {
-                ('br-lin', 'eth2'): '10.2.0.1',
-                ('br-t', 'eth1'): '10.1.0.1',
-            },
-            self.encap_ips(),
-        )
-
-    def test_ip_on_another_port_of_the_bridge_counts(self) -> None:
-        """As on a host whose NIC is bound to DPDK."""
+        (self.link('eth2.7') / 'lower_eth2').mkdir()
+        # As on a host whose NIC is bound to DPDK.
         self.ovs_bridge(
-            'br-t',
+            'br-d',
             single('dpdk0', type='dpdk', link_up=True),
             single('tun0', type='internal'),
         )
         (self.link('tun0.7') / 'lower_tun0').mkdir()
-        self.options['ovn-encap-ip'] = '10.1.0.1'
-        self.addresses = {'10.1.0.1': 'tun0.7'}
-        self.assertEqual({('br-t', 'dpdk0'): '10.1.0.1'}, self.encap_ips())
-
-    def test_ip_on_a_vlan_of_an_uplink_is_on_that_uplink(self) -> None:
-        self.bridge('br-lin')
-        self.nic('eth1', 'br-lin')
-        (self.link('eth1.7') / 'lower_eth1').mkdir()
-        self.options['ovn-encap-ip'] = '10.1.0.1'
-        self.addresses = {'10.1.0.1': 'eth1.7'}
-        self.assertEqual({('br-lin', 'eth1'): '10.1.0.1'}, self.encap_ips())
+        self.device('eth3')
+        addresses = {
+            '10.1.0.1': ('br-t', 'eth1'),
+            '10.2.0.1': ('br-lin', 'eth2'),
+            'FD00:0::0001': ('eth3', 'eth3'),
+            '10.3.0.1': ('br-d', 'dpdk0'),
+        }
+        self.options = {'ovn-encap-ip': ','.join(addresses)}
+        for of_linux in ('br-lin', 'eth2.7'):
+            self.addresses = {
+                '10.1.0.1': 'br-t',
+                '10.2.0.1': of_linux,
+                # Any spelling counts.
+                'fd00::1': 'eth3',
+                '10.3.0.1': 'tun0.7',
+            }
+            self.assertEqual(
+                {uplink: ip for ip, uplink in addresses.items()},
+                self.encap_ips(),
+            )
 
     def test_two_vlans_of_a_nic_are_one_uplink(self) -> None:
         self.device('eth1')
@@ -434,19 +434,6 @@ class EncapIpTest(OvsDiscoveryTest):
                 for words in (name, 'routes its tunnels', '10.1.0.1'):
                     self.assertIn(words, note)
                 self.assertNotIn('nic_patterns', note)
-
-    def test_addresses_count_in_any_spelling(self) -> None:
-        for nic in ('eth1', 'eth2'):
-            self.device(nic)
-        self.options = {'ovn-encap-ip': 'FD00:0::0001,fd00:1:0:0::1'}
-        self.addresses = {'fd00::1': 'eth1', 'fd00:1::1': 'eth2'}
-        self.assertEqual(
-            {
-                ('eth1', 'eth1'): 'FD00:0::0001',
-                ('eth2', 'eth2'): 'fd00:1:0:0::1',
-            },
-            self.encap_ips(),
-        )
 
 
 class WireTest(OvsDiscoveryTest):

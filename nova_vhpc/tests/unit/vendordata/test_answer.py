@@ -6,7 +6,7 @@ import ipaddress
 
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.vendordata import fakes
-from nova_vhpc.vendordata import live, model
+from nova_vhpc.vendordata import answer, live, model
 
 
 class AnswerTest(base.TestCase):
@@ -162,6 +162,37 @@ class AnswerTest(base.TestCase):
             ],
             [(m['status'], m['host'], m['switch'], m['rack']) for m in found],
         )
+
+    def test_programs_of_a_cluster_wait_as_its_flavors_say(self):
+        one, two, three = self.members
+        passive = dataclasses.replace(one, wait='passive')
+        for members, mode in (
+            ([one, two, three], 'auto'),
+            ([dataclasses.replace(two, wait='active')], 'active'),
+            ([passive, dataclasses.replace(two, wait='passive')], 'passive'),
+            # A program spans both, and has one environment.
+            ([passive, dataclasses.replace(two, wait='active')], 'auto'),
+        ):
+            cluster = fakes.mixed(members)
+            answers = [fakes.answered(cluster, m.uuid) for m in members]
+            for found in answers:
+                self.assertEqual(answers[0]['wait'], found['wait'])
+            wait = answers[0]['wait']
+            self.assertEqual(mode, wait['mode'])
+            self.assertEqual(mode, wait['environment']['VHPC_WAIT'])
+            for launcher in ('openmpi', 'mpich', 'intel', 'slurm'):
+                self.assertIn(mode, ' '.join(wait[launcher]), launcher)
+            # Only the guest knows whether it has the library.
+            self.assertNotIn('LD_PRELOAD', str(wait))
+
+    def test_waiting_is_serialised_once_for_all_members(self):
+        answers = answer.Answers(fakes.cluster(self.members))
+        common = [
+            answers.of(member.uuid).partition(b', "hostfile": ')[2]
+            for member in self.members
+        ]
+        self.assertIn(b'"wait": {"mode": "auto"', common[0])
+        self.assertEqual(1, len(set(common)))
 
     def test_what_agents_say_is_added_and_nothing_else_changes(self):
         cluster = fakes.cluster(self.members)

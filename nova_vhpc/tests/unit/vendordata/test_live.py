@@ -41,6 +41,7 @@ def status(**vm):
         'agent': {
             'host': 'cn-0042',
             'paused': False,
+            'period_us': 100_000,
             'overcommit': 2.46,
             'remarks': ['other-tenants-server: cannot be written'],
         },
@@ -51,6 +52,11 @@ def status(**vm):
                 'run_s': 30.00004,
                 'delay_s': 10.0,
                 'window_s': 12.5,
+                'sync_latency_us': 40_000.0,
+                'waiting': {
+                    'state': 'held-up',
+                    'finding': 'runs beside other-tenants-server',
+                },
                 'received': 0.9876,
                 'problem': '',
                 'external': False,
@@ -85,6 +91,8 @@ class LiveTest(base.TestCase):
             live.Live(
                 run_s=30.0,
                 held_up_s=10.0,
+                held_up_now=True,
+                never_sleeps=True,
                 in_windows_s=12.5,
                 received=0.99,
                 slot_share=0.25,
@@ -94,6 +102,32 @@ class LiveTest(base.TestCase):
             ),
             live_of(status()),
         )
+
+    def test_held_up_now_is_more_than_a_twentieth_of_the_last_period(self):
+        for latency_us, held_up in (
+            (0.0, False),
+            (5_000.0, False),
+            (5_001.0, True),
+            (250_000.0, True),
+            (None, None),
+        ):
+            found = live_of(status(sync_latency_us=latency_us))
+            self.assertIs(held_up, found.held_up_now, latency_us)
+        answer = status()
+        del answer['agent']['period_us']
+        self.assertIsNone(live_of(answer).held_up_now)
+
+    def test_never_sleeps_is_what_the_agent_says_of_its_waiting(self):
+        for waiting, never_sleeps in (
+            ({'state': 'waits'}, False),
+            ({'state': 'spins'}, True),
+            ({'state': 'held-up'}, True),
+            ({'state': 'dozes'}, None),
+            ({}, None),
+            (None, None),
+        ):
+            found = live_of(status(waiting=waiting))
+            self.assertIs(never_sleeps, found.never_sleeps, waiting)
 
     def test_claim_that_steers_nothing_is_said(self):
         answer = status()

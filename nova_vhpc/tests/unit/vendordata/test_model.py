@@ -56,6 +56,24 @@ class ClusterTest(base.TestCase):
 
     @given(
         st.lists(
+            st.tuples(*3 * [st.sampled_from([None, 'a', 'b'])]),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    def test_distances_of_a_member_are_those_of_each_pair(self, places):
+        members = [
+            fakes.member(number, *place) for number, place in enumerate(places)
+        ]
+        known = model.Places(members)
+        for rank, me in enumerate(members):
+            self.assertEqual(
+                [model.distance(me, other) for other in members],
+                known.distances(rank),
+            )
+
+    @given(
+        st.lists(
             st.ip_addresses(v=4) | st.ip_addresses(v=6), min_size=1, max_size=6
         )
     )

@@ -218,6 +218,18 @@ class WrapperTest(base.TestCase):
                 self.run_(members),
             )
 
+    def test_open_mpi_does_not_look_up_routes_unless_told(self):
+        """Those of shared-separate lead over the other bridge."""
+        member = _member(1, 'shared-separate', '10.0.0.1', '10.1.0.1')
+        name = 'OMPI_MCA_reachable'
+        self.assertEqual('weighted', self.run_([member], names=[name])[1])
+        self.assertEqual(
+            'netlink',
+            self.run_([member], names=[name], environment={name: 'netlink'})[
+                1
+            ],
+        )
+
     def test_long_messages_are_spread_over_two_interfaces(self):
         limits = {
             'OMPI_MCA_btl_tcp_eager_limit': '16384',

@@ -62,7 +62,12 @@ class Cloud(test_server_groups.Compute):
         if path == '/servers/detail':
             ids = [server['id'] for server in self.servers]
             first = ids.index(query['marker']) + 1 if 'marker' in query else 0
-            return answer({'servers': self.servers[first : first + PAGE]})
+            page = self.servers[first : first + PAGE]
+            body = {'servers': page}
+            if len(self.servers) > first + PAGE:
+                href = f'http://nova{path}?marker={page[-1]["id"]}'
+                body['servers_links'] = [{'rel': 'next', 'href': href}]
+            return answer(body)
         return super().get(
             f'{path}?{urllib.parse.urlencode(query)}', microversion
         )
@@ -201,7 +206,7 @@ class ReadTest(base.TestCase):
     def test_damaged_answer_is_a_cloud_error(self):
         for damage in (
             {'hypervisors': [{}]},
-            {'servers': [{'id': 5}]},
+            {'servers': [5]},
             {'aggregates': 3},
             {'inventories': {'id-h1': {'VCPU': None}}},
         ):

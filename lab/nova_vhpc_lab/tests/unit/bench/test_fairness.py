@@ -74,15 +74,5 @@ class TestFairness(base.TestCase):
         )
         self.assertEqual(0, figures['below_095'])
 
-    def test_part_is_taken_out_of_the_policy(self):
-        whole = self.run_bench('--only', 'one-wide-neighbour')
-        for part in ('placement', 'sides'):
-            figures = self.run_bench(
-                '--only', 'one-wide-neighbour', '--without', part
-            )
-            self.assertEqual(part, figures['without'])
-            self.assertEqual(whole['stock_geomean'], figures['stock_geomean'])
-            self.assertNotEqual(whole['by_host'], figures['by_host'])
-
     def test_unknown_host_is_reported(self):
         self.assertEqual(2, bench.main(['fairness', '--only', 'nowhere']))

@@ -3,7 +3,9 @@
 
 import unittest
 
-from nova_vhpc_lab.sim import host, programs
+import testscenarios
+
+from nova_vhpc_lab.sim import host, kernels, programs
 
 _CPUS_0_AND_1 = (frozenset({0}), frozenset({1}))
 
@@ -13,9 +15,14 @@ def _cpus(simulated, vm):
     return sum(simulated.counters(vm).run_us) / simulated.now_us
 
 
-class HostTest(unittest.TestCase):
+class AnyKernelTest(testscenarios.WithScenarios, unittest.TestCase):
+    scenarios = (
+        ('Linux', {'kernel': kernels.LINUX}),
+        ('Xen', {'kernel': kernels.XenCredit(ratelimit_us=0)}),
+    )
+
     def test_cpu_time_follows_weights(self):
-        simulated = host.Host(2, seed=1)
+        simulated = host.Host(2, seed=1, kernel=self.kernel)
         vms = [
             simulated.add_vm(programs.Run(), 2, weight=weight)
             for weight in (1024, 2048, 512)
@@ -24,6 +31,27 @@ class HostTest(unittest.TestCase):
         for vm, part in zip(vms, (2 / 7, 4 / 7, 1 / 7), strict=True):
             self.assertAlmostEqual(part, _cpus(simulated, vm) / 2, delta=0.01)
 
+    def test_pins_move_vcpus_at_once(self):
+        simulated = host.Host(4, seed=1, kernel=self.kernel)
+        vm = simulated.add_vm(programs.Run(), 4)
+        simulated.advance(100_000)
+        simulated.set_pins(vm, (frozenset({3}),) * 4)
+        simulated.advance(101_000)
+        self.assertEqual((3,) * 4, simulated.counters(vm).cpus)
+
+    def test_removed_vm_leaves_its_cpus(self):
+        simulated = host.Host(2, seed=1, kernel=self.kernel)
+        first = simulated.add_vm(programs.Spin(10), 2)
+        second = simulated.add_vm(programs.Run(), 2)
+        simulated.advance(1_000_000)
+        simulated.remove_vm(first)
+        before_us = sum(simulated.counters(second).run_us)
+        simulated.advance(2_000_000)
+        after_us = sum(simulated.counters(second).run_us)
+        self.assertAlmostEqual(2e6, after_us - before_us, delta=2e4)
+
+
+class HostTest(unittest.TestCase):
     def test_wide_vm_gets_no_more_than_its_weight_on_each_cpu(self):
         simulated = host.Host(8, seed=2)
         vms = [simulated.add_vm(programs.Run(), n) for n in (2, 8, 8, 1)]
@@ -102,31 +130,12 @@ class HostTest(unittest.TestCase):
         simulated.set_idle(vm, True)
         self.assertRaises(OSError, simulated.set_weight, vm, 512)
 
-    def test_pins_move_vcpus_at_once(self):
-        simulated = host.Host(4, seed=1)
-        vm = simulated.add_vm(programs.Run(), 4)
-        simulated.advance(100_000)
-        simulated.set_pins(vm, (frozenset({3}),) * 4)
-        simulated.advance(101_000)
-        self.assertEqual((3,) * 4, simulated.counters(vm).cpus)
-
     def test_vcpus_on_one_cpu_are_spread_when_others_are_free(self):
         simulated = host.Host(4, seed=1)
         vm = simulated.add_vm(programs.Run(), 4, allowed_cpus=frozenset({3}))
         simulated.set_pins(vm, (frozenset(range(4)),) * 4)
         simulated.advance(1_000_000)
         self.assertEqual({0, 1, 2, 3}, set(simulated.counters(vm).cpus))
-
-    def test_removed_vm_leaves_its_cpus(self):
-        simulated = host.Host(2, seed=1)
-        first = simulated.add_vm(programs.Spin(10), 2)
-        second = simulated.add_vm(programs.Run(), 2)
-        simulated.advance(1_000_000)
-        simulated.remove_vm(first)
-        before_us = sum(simulated.counters(second).run_us)
-        simulated.advance(2_000_000)
-        after_us = sum(simulated.counters(second).run_us)
-        self.assertAlmostEqual(2e6, after_us - before_us, delta=2e4)
 
     def test_barriers_alone_pass_without_loss(self):
         for program in (

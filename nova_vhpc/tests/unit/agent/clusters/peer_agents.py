@@ -40,7 +40,7 @@ def make_conf(
     return conf
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 30) -> bool:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60) -> bool:
     """Return whether ``condition()`` becomes true within ``timeout_s``."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -13,6 +13,7 @@ from oslotest import base
 
 from nova_vhpc.agent.clusters import names, phase_exchange
 from nova_vhpc.agent.metrics import endpoint, host_metrics
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
@@ -143,8 +144,12 @@ class PhaseExchangeTest(base.BaseTestCase):
         self.assertTrue(
             agents.wait_for(lambda: agent.phase_exchange.status()['sent'] > 0)
         )
-        time.sleep(1.6)
-        before = agent.phase_exchange.status()['sent']
-        time.sleep(1.2)
-        self.assertEqual(before, agent.phase_exchange.status()['sent'])
+
+        def rests() -> bool:
+            before = agent.phase_exchange.status()['sent']
+            # Else it renews the statement three times in a lease of 1 s.
+            time.sleep(0.8)
+            return bool(before == agent.phase_exchange.status()['sent'])
+
+        waiting.wait_for(rests)
         agent.start(c=agents.IO)

@@ -12,6 +12,7 @@ from nova_vhpc.agent import tick_result
 from nova_vhpc.agent.daemon import tick
 from nova_vhpc.agent.guests.guest import Guest
 from nova_vhpc.control import model
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent.guests import test_guest
 
 
@@ -187,9 +188,7 @@ class TickLoopTest(base.BaseTestCase):
 
         self.decider.decide = decide
         ticker.start()
-        end = time.monotonic() + 60
-        while ticker.ticks < 5 and time.monotonic() < end:
-            time.sleep(0.01)
+        waiting.wait_for(lambda: ticker.ticks >= 5)
         ticker.stop()
         self.assertGreaterEqual(ticker.overruns, 4)
 

@@ -14,6 +14,7 @@ import tenacity
 from oslotest import base
 
 from nova_vhpc.agent.libvirt import connection
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 PATIENCE_S = 60.0
@@ -162,15 +163,20 @@ class TestConnectionWakeup(base.BaseTestCase):
         if self.calls >= 3:
             self.enough.set()
 
+    def wake(self) -> None:
+        """Wake the thread, and wait until it has noticed."""
+        self.made.wake()
+        waiting.wait_for(lambda: not self.made._wake.is_set())
+
     def test_calls_are_made_while_wanted(self) -> None:
         for _ in range(2):
             self.made.wake()
             self.assertTrue(self.enough.wait(PATIENCE_S))
             self.wanted = False
-            time.sleep(3 * connection.WAKEUP_PAUSE_S)
+            self.wake()
             before = self.calls
-            self.made.wake()
-            time.sleep(3 * connection.WAKEUP_PAUSE_S)
+            self.wake()
+            self.wake()
             self.assertEqual(before, self.calls)
             self.calls, self.wanted = 0, True
             self.enough.clear()
@@ -178,6 +184,7 @@ class TestConnectionWakeup(base.BaseTestCase):
     def test_calls_are_made_again_after_a_lost_connection(self) -> None:
         self.away = True
         self.made.wake()
+        waiting.wait_for(lambda: self.calls)
         time.sleep(3 * connection.WAKEUP_PAUSE_S)
         self.assertEqual(1, self.calls)
         self.away = False

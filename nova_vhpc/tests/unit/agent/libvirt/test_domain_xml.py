@@ -97,6 +97,13 @@ class TestDomainXml(base.BaseTestCase):
             domain_xml.parse(xml({'hw:cpu_policy': 'shared'})).ours
         )
 
+    def test_hint_to_the_guest_does_not_make_a_domain_managed(self) -> None:
+        hint = {'vhpc:wait': 'passive'}
+        self.assertFalse(domain_xml.parse(xml(hint)).ours)
+        self.assertTrue(
+            domain_xml.parse(xml({**hint, 'vhpc:workload': 'general'})).ours
+        )
+
     def test_server_with_host_cpus_of_its_own_is_not_repinned(self) -> None:
         requested = {'vhpc:workload': 'parallel'}
         for specs, extra in (

@@ -4,13 +4,13 @@
 """Calls in order per key, side by side otherwise, never stuck."""
 
 import threading
-import time
 from collections.abc import Callable
 from unittest import mock
 
 from oslotest import base
 
 from nova_vhpc.agent.libvirt import executor
+from nova_vhpc.tests.unit import waiting
 
 
 class TestDomainExecutor(base.BaseTestCase):
@@ -78,16 +78,10 @@ class TestDomainExecutor(base.BaseTestCase):
         for _ in range(3):
             gate = threading.Event()
             pool.submit('a', gate.wait)
-            end = time.monotonic() + 60
-            while not pool.is_late('a') and time.monotonic() < end:
-                pool.watch()
-                time.sleep(0.01)
+            waiting.wait_for(lambda: pool.watch() or pool.is_late('a'))
             gate.set()
             self.assertTrue(pool.drain(60))
-        end = time.monotonic() + 60
-        while threading.active_count() > before and time.monotonic() < end:
-            time.sleep(0.01)
-        self.assertLessEqual(threading.active_count(), before)
+        waiting.wait_for(lambda: threading.active_count() <= before)
 
     def test_failing_call_does_not_end_the_thread(self) -> None:
         pool = self.make(1)
@@ -104,11 +98,7 @@ class TestDomainExecutor(base.BaseTestCase):
     def watch_until(
         self, pool: executor.DomainExecutor, met: Callable[[], bool]
     ) -> None:
-        end = time.monotonic() + 60
-        while not met():
-            self.assertLess(time.monotonic(), end)
-            pool.watch()
-            time.sleep(0.005)
+        waiting.wait_for(lambda: met() or pool.watch())
 
     def hang(
         self, pool: executor.DomainExecutor, count: int

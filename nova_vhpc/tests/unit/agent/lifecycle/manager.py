@@ -19,10 +19,11 @@ from nova_vhpc.agent.probes import sampler
 from nova_vhpc.conf import agent as agent_conf
 from nova_vhpc.control import model
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent import fake_libvirt
 
 TUNE = model.CpuTune(8_000, 8_000)
-PATIENCE_S = 60.0
+PATIENCE_S = waiting.PATIENCE_S
 
 
 class ManagerTestCase(base.BaseTestCase):

@@ -3,7 +3,6 @@
 
 """Adoption of domains that another host or an earlier agent managed."""
 
-import time
 from unittest import mock
 
 import fixtures
@@ -12,6 +11,7 @@ import libvirt
 from nova_vhpc.agent.libvirt import cputune
 from nova_vhpc.agent.lifecycle import reconcile
 from nova_vhpc.linux import qemu_process
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent import fake_libvirt
 from nova_vhpc.tests.unit.agent.lifecycle import manager as manager_case
 
@@ -97,9 +97,7 @@ class IncomingTest(manager_case.ManagerTestCase):
     def test_arrived_domain_is_adopted_without_an_event(self) -> None:
         self.find()
         self.domain.comes = False
-        deadline = time.monotonic() + manager_case.PATIENCE_S
-        while not self.manager.guests and time.monotonic() < deadline:
-            time.sleep(0.01)
+        waiting.wait_for(lambda: self.manager.guests)
         self.assertIn('u', self.manager.guests)
 
     def test_incoming_domain_is_not_restored_yet(self) -> None:

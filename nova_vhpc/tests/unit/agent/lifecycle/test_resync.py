@@ -6,9 +6,7 @@
 import dataclasses
 import tempfile
 import threading
-import time
 import types
-from collections.abc import Callable
 
 from oslotest import base
 
@@ -16,11 +14,10 @@ from nova_vhpc.agent import context
 from nova_vhpc.agent.guests import registry
 from nova_vhpc.agent.journal import store
 from nova_vhpc.agent.lifecycle import resync
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent.guests import test_guest, test_registry
 from nova_vhpc.tests.unit.agent.journal import test_store
 from nova_vhpc.tests.unit.agent.lifecycle import test_events
-
-PATIENCE_S = 60.0
 
 
 class Host:
@@ -65,15 +62,9 @@ class ResyncTest(base.BaseTestCase):
         self.addCleanup(self.permission.ending.set)
         return made
 
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.005)
-
     def test_all_domains_are_enqueued_periodically(self) -> None:
         self.start(0.02)
-        self.wait_for(lambda: len(self.enqueued) >= 9)
+        waiting.wait_for(lambda: len(self.enqueued) >= 9)
         self.assertEqual({'a', 'b', 'u'}, set(self.enqueued[:3]))
         self.assertEqual({'a', 'b', 'u'}, set(self.enqueued[3:6]))
         self.assertEqual({'a', 'b', 'u'}, set(self.retried[:3]))
@@ -88,25 +79,25 @@ class ResyncTest(base.BaseTestCase):
             len(self.enqueued)
         )
         made.wake()
-        self.wait_for(lambda: bool(seen))
+        waiting.wait_for(lambda: bool(seen))
         self.assertEqual([3], seen)
 
     def test_record_of_a_guest_is_left_to_its_reconcile(self) -> None:
         """A waiting call about the guest may reach its next run."""
         self.start(0.02)
-        self.wait_for(lambda: len(self.forgotten) > 1)
+        waiting.wait_for(lambda: len(self.forgotten) > 1)
         self.assertEqual({test_store.UUID}, set(self.forgotten))
 
     def test_new_connection_enqueues_all_domains_at_once(self) -> None:
         made = self.start(1e6)
         made.wake()
-        self.wait_for(lambda: len(self.enqueued) == 3)
+        waiting.wait_for(lambda: len(self.enqueued) == 3)
 
     def test_thread_ends_while_it_waits(self) -> None:
         made = self.start(1e6)
         self.permission.ending.set()
         made.wake()
-        self.wait_for(
+        waiting.wait_for(
             lambda: 'reconcile' not in {t.name for t in threading.enumerate()}
         )
         self.assertEqual([], self.enqueued)

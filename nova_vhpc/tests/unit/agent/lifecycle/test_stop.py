@@ -154,12 +154,13 @@ class StopTest(StopCase):
         def refuse() -> None:
             if next(refusals, None) is not None:
                 self.refuse()
+            go.set()
 
         other.refuse = refuse
         with mock.patch.object(manager, 'FIRST_RETRY_S', 0.001):
-            self.assertFalse(self.manager.stop(0.5))
+            self.assertTrue(self.manager.stop(PATIENCE_S / 2))
         self.assertEqual(fake_libvirt.ORIGINAL, other.values)
-        self.assertEqual(('u',), self.journal.uuids())
+        self.assert_put_back()
 
     def test_attempt_that_will_not_run_is_finished(self) -> None:
         hung = threading.Event()

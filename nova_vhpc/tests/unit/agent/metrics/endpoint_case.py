@@ -4,12 +4,11 @@
 
 """What the tests of the metrics endpoint share."""
 
-import time
-
 import fixtures
 from oslotest import base
 
 from nova_vhpc.agent.metrics import endpoint
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent.daemon import status_document
 
 
@@ -18,9 +17,15 @@ class EndpointCase(base.BaseTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(
-            fixtures.MockPatchObject(endpoint, 'MAX_BACKOFF_S', 0.01)
-        )
+        clients = endpoint.Handler.clients
+        for target, name, value in (
+            (endpoint, 'MAX_BACKOFF_S', 0.01),
+            (clients, '_grace_s', 0.1),
+            # Only want of places ends slow clients.
+            (clients, '_receive_s', 2 * waiting.PATIENCE_S),
+            (endpoint.Handler, 'timeout', 2 * waiting.PATIENCE_S),
+        ):
+            self.useFixture(fixtures.MockPatchObject(target, name, value))
 
     def listen(
         self,
@@ -34,7 +39,4 @@ class EndpointCase(base.BaseTestCase):
         return made
 
     def wait_for_state(self, made: endpoint.Metrics, state: str) -> None:
-        end_s = time.monotonic() + 60
-        while made.status()['state'] != state:
-            self.assertLess(time.monotonic(), end_s, made.status())
-            time.sleep(0.01)
+        waiting.wait_for(lambda: made.status()['state'] == state)

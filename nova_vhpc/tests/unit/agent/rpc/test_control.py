@@ -5,7 +5,6 @@
 
 import socket
 import threading
-import time
 import types
 import uuid
 from typing import Any
@@ -15,6 +14,7 @@ from oslotest import base
 
 from nova_vhpc.agent.rpc import control
 from nova_vhpc.agent.rpc.native_threads import messaging
+from nova_vhpc.tests.unit import waiting
 from nova_vhpc.tests.unit.agent.clusters import peer_agents
 
 RESULT = {'restored': [], 'failed': {'s': 'busy'}, 'unknown': []}
@@ -128,10 +128,7 @@ class TestControl(base.BaseTestCase):
         cleanup.assert_not_called()
         released.set()
         caller.join(60.0)
-        deadline = time.monotonic() + 60.0
-        while not cleanup.called and time.monotonic() < deadline:
-            time.sleep(0.01)
-            self.client.close()
+        waiting.wait_for(lambda: self.client.close() or cleanup.called)
         cleanup.assert_called_once_with()
 
     def test_wait_of_a_call_is_limited(self) -> None:

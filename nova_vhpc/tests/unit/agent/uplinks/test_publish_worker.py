@@ -5,7 +5,6 @@
 
 import json
 import logging
-import time
 from unittest import mock
 
 import fixtures
@@ -17,6 +16,7 @@ from nova_vhpc.conf import placement as placement_conf
 from nova_vhpc.conf import topology as topology_conf
 from nova_vhpc.placement import publisher
 from nova_vhpc.tests import base, served
+from nova_vhpc.tests.unit import waiting
 
 PASSWORD = (
     '[{section}]\n'
@@ -97,9 +97,7 @@ class CredentialsTest(base.TestCase):
         self.log.messages.clear()
         worker.start()
         self.addCleanup(worker.stop)
-        until = time.monotonic() + 30
-        while not self.log.messages and time.monotonic() < until:
-            time.sleep(0.01)
+        waiting.wait_for(lambda: self.log.messages)
         worker.stop()
         (message,) = self.log.messages
         return message

@@ -64,9 +64,14 @@ class TestWatching(FeedbackTestCase):
         self.assertGreaterEqual(self.feedback.pause_correction, correction)
 
     def test_windows_go_on_if_a_vm_that_sleeps_comes(self):
-        self.play()
-        self.advance(1, {'a': 1.0}, {'h': 1.0, 's': 1.0}, mix='ah')
-        self.assertTrue(self.feedback.playing)
+        for gangs, outside in (({}, {'s': 1.0}), ({'s': 1.0}, {})):
+            self.feedback = feedback.Feedback(0.05)
+            self.play()
+            self.advance(
+                1, {'a': 1.0, **gangs}, {'h': 1.0, **outside}, mix='ah'
+            )
+            self.assertTrue(self.feedback.playing)
+            self.assertEqual(0.0, self.feedback.correction(['s']))
 
     def test_host_is_watched_again_if_the_policy_asks_for_it(self):
         self.play()
@@ -101,18 +106,17 @@ class TestCorrections(FeedbackTestCase):
         self.assertEqual(0.0, self.feedback.pause_correction)
         self.assertEqual(0.0, self.feedback.correction(['a']))
 
-    def test_pauses_grow_while_a_vm_outside_is_short(self):
-        self.play()
-        self.advance(1, {'a': 1.2}, {'h': 0.8})
-        before = self.feedback.pause_correction
-        self.assertGreater(before, 0)
-        self.advance(1, {'a': 1.2}, {'h': 0.8})
-        self.assertGreater(self.feedback.pause_correction, before)
-
-    def test_pauses_shrink_while_a_gang_is_short(self):
-        self.play()
-        self.advance(1, {'a': 0.8}, {'h': 1.2})
-        self.assertLess(self.feedback.pause_correction, 0)
+    def test_pauses_grow_for_vms_outside_and_shrink_for_gangs(self):
+        for gang, hog in ((1.2, 0.8), (0.6, 0.4), (0.8, 1.2)):
+            self.feedback = feedback.Feedback(0.05)
+            self.play()
+            corrections = [0.0]
+            for _ in range(2):
+                self.advance(1, {'a': gang}, {'h': hog})
+                corrections.append(self.feedback.pause_correction)
+            self.assertEqual(
+                corrections, sorted(set(corrections), reverse=gang < hog)
+            )
 
     def test_gang_that_is_short_gets_more_of_the_rotation(self):
         self.advance(3.1, {'a': 1.0, 'b': 1.0}, {})
@@ -168,17 +172,6 @@ class TestCorrections(FeedbackTestCase):
         self.assertEqual(0.0, self.feedback.pause_correction)
         self.assertAlmostEqual(0.0, self.feedback.missing)
 
-    def test_windows_go_off_if_all_lack_more_than_a_host_costs(self):
-        # Windows in which nothing runs cost all VMs alike, too.
-        self.play()
-        self.advance(20, {'a': 0.4}, {'h': 0.4})
-        self.assertFalse(self.feedback.playing)
-
-    def test_vm_that_lacks_more_than_others_beside_a_load_is_counted(self):
-        self.play()
-        self.advance(1, {'a': 0.6}, {'h': 0.4})
-        self.assertGreater(self.feedback.pause_correction, 0)
-
     def test_parts_converge_if_a_hog_uses_half_of_what_pauses_add(self):
         # A model of two vCPUs of a hog that sit on one CPU at times: they
         # get less of a pause than its length.
@@ -200,31 +193,23 @@ class TestCorrections(FeedbackTestCase):
 
 class TestHarm(FeedbackTestCase):
     def test_windows_go_off_if_a_vm_lacks_more_than_the_limit(self):
-        self.play()
-        self.advance(9, {'a': 1.2}, {'h': 0.8})
-        self.assertFalse(self.feedback.playing)
-        self.assertEqual(feedback.HARMFUL, self.feedback.reason)
-
-    def test_windows_go_off_if_a_gang_lacks_more_than_the_limit(self):
-        self.play()
-        self.advance(9, {'a': 0.8}, {'h': 1.2})
-        self.assertFalse(self.feedback.playing)
-
-    def test_windows_stay_if_a_vm_lacks_less_than_the_limit(self):
-        self.play()
-        self.advance(60, {'a': 1.04}, {'h': 0.96})
-        self.assertTrue(self.feedback.playing)
-
-    def test_greater_limit_lets_a_vm_lack_more(self):
-        self.feedback = feedback.Feedback(0.3)
-        self.play()
-        self.advance(60, {'a': 1.2}, {'h': 0.8})
-        self.assertTrue(self.feedback.playing)
-
-    def test_harm_is_borne_for_as_long_as_corrections_need(self):
-        self.play()
-        self.advance(4.9, {'a': 2.0}, {'h': 0.0})
-        self.assertTrue(self.feedback.playing)
+        for limit, seconds, gang, hog, playing in (
+            (0.05, 9, 1.2, 0.8, False),
+            (0.05, 9, 0.8, 1.2, False),
+            (0.05, 60, 1.04, 0.96, True),
+            (0.3, 60, 1.2, 0.8, True),
+            # Borne for as long as corrections need.
+            (0.05, 4.9, 2.0, 0.0, True),
+            # Windows in which nothing runs cost all VMs alike, too.
+            (0.05, 20, 0.4, 0.4, False),
+        ):
+            self.feedback = feedback.Feedback(limit)
+            self.play()
+            self.advance(seconds, {'a': gang}, {'h': hog})
+            self.assertEqual(playing, self.feedback.playing)
+            self.assertEqual(
+                '' if playing else feedback.HARMFUL, self.feedback.reason
+            )
 
     def test_harm_that_ends_in_time_leaves_windows_on(self):
         self.play()
@@ -246,16 +231,13 @@ class TestHarm(FeedbackTestCase):
     def test_windows_are_tried_again_later_each_time(self):
         self.play()
         first, second, third = (self.seconds_off() for _ in range(3))
+        # Corrections begin anew.
+        self.assertEqual(0.0, self.feedback.pause_correction)
+        self.assertEqual(0.0, self.feedback.correction(['a']))
         least_s = feedback.LEAST_OFF_US / 1e6
         self.assertAlmostEqual(least_s, first, delta=5)
         self.assertAlmostEqual(2 * least_s, second, delta=5)
         self.assertAlmostEqual(4 * least_s, third, delta=5)
-
-    def test_corrections_begin_anew_after_a_trial_failed(self):
-        self.play()
-        self.seconds_off()
-        self.assertEqual(0.0, self.feedback.pause_correction)
-        self.assertEqual(0.0, self.feedback.correction(['a']))
 
 
 class TestShares(FeedbackTestCase):

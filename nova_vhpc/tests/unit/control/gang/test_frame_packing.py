@@ -23,6 +23,11 @@ def demands(part, *keys, width=2):
     return [matrix.Demand(key, width, part) for key in keys]
 
 
+def two(part):
+    """Return the packing of two gangs in two CPUs, each in its slots."""
+    return frame_packing.pack(demands(part, 'a', 'b'), EVERY_FOURTH, 2, True)
+
+
 def received(windows):
     """Return the part of the frame that each gang has."""
     parts = {}
@@ -44,9 +49,7 @@ def playing(windows, slot):
 
 class TestPack(base.TestCase):
     def test_clusters_run_when_their_slots_begin(self):
-        packing = frame_packing.pack(
-            demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
-        )
+        packing = two(1 / 3)
         windows = packing.windows({}, 0.0)
         for slot in range(0, frame.SLOTS, 4):
             self.assertEqual({'a'}, playing(windows, slot))
@@ -65,18 +68,14 @@ class TestPack(base.TestCase):
         self.assertAlmostEqual(1 / 3, parts['b'], delta=0.02)
 
     def test_gang_owed_less_than_its_slots_pauses_at_their_ends(self):
-        packing = frame_packing.pack(
-            demands(0.22, 'a', 'b'), EVERY_FOURTH, 2, True
-        )
+        packing = two(0.22)
         windows = packing.windows({}, 0.0)
         self.assertAlmostEqual(0.22, received(windows)['a'], delta=0.03)
         self.assertEqual({'a'}, windows[0].gangs)
         self.assertFalse(windows[1].gangs)
 
     def test_longer_pauses_shorten_windows(self):
-        packing = frame_packing.pack(
-            demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
-        )
+        packing = two(1 / 3)
         before = received(packing.windows({}, 0.0))
         after = received(packing.windows({}, 0.1))
         self.assertAlmostEqual(
@@ -84,9 +83,7 @@ class TestPack(base.TestCase):
         )
 
     def test_correction_gives_a_gang_more_of_the_free_slots(self):
-        packing = frame_packing.pack(
-            demands(1 / 3, 'a', 'b'), EVERY_FOURTH, 2, True
-        )
+        packing = two(1 / 3)
         parts = received(packing.windows({'a': 0.2}, 0.0))
         self.assertAlmostEqual(0.4, parts['a'], delta=0.02)
         self.assertAlmostEqual(1 / 3, parts['b'], delta=0.02)

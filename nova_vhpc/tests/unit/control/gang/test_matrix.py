@@ -48,63 +48,59 @@ def clear_parts(rotation, widths, cpus):
     )
 
 
+THIRDS = [(key, 2, 1 / 3) for key in 'abc']
+TWO_THIRDS = [(key, 4, 2 / 3) for key in 'abc']
+HALVES = [('a', 2, 0.5), ('b', 2, 0.5)]
+
+
 class TestRotation(base.TestCase):
-    def test_gangs_as_wide_as_the_host_have_a_slot_each(self):
-        found = rotation(*((key, 2, 1 / 3) for key in 'abc'), cpus=2)
-        self.assertEqual(
-            {frozenset('a'), frozenset('b'), frozenset('c')},
-            {slot.gangs for slot in found.slots},
-        )
-        for slot in found.slots:
-            self.assertAlmostEqual(1 / 3, slot.part)
+    def test_gangs_have_these_slots_and_parts(self):
+        for demands, cpus, is_shared, slots, served in (
+            ([], 4, False, [], {}),
+            # As wide as the host.
+            (THIRDS, 2, False, 'abc', dict.fromkeys('abc', 1 / 3)),
+            # Side by side; CPUs that nobody else needs go to gangs.
+            (HALVES, 4, False, ['ab'], {'a': 1.0, 'b': 1.0}),
+            # Two at a time.
+            (
+                *(TWO_THIRDS, 8, False, ['ab', 'ac', 'bc']),
+                dict.fromkeys('abc', 2 / 3),
+            ),
+            (
+                [('a', 2, 0.8), ('b', 2, 0.2)],
+                2,
+                False,
+                'ab',
+                {'a': 0.8, 'b': 0.2},
+            ),
+            # A pause for VMs in no gang.
+            (HALVES[:1], 2, True, ['a', ''], {'a': 0.5}),
+        ):
+            found = rotation(*demands, cpus=cpus, is_shared=is_shared)
+            self.assertEqual(
+                set(map(frozenset, slots)),
+                {slot.gangs for slot in found.slots},
+            )
+            self.assertEqual(frozenset(), found.excluded)
+            for key, part in served.items():
+                self.assertAlmostEqual(part, found.served[key], delta=0.01)
 
-    def test_gangs_that_fit_side_by_side_share_one_slot(self):
-        found = rotation(('a', 2, 1.0), ('b', 2, 1.0), cpus=4)
-        self.assertEqual((matrix.Slot(1.0, frozenset('ab')),), found.slots)
-
-    def test_three_narrow_gangs_on_two_places_run_two_at_a_time(self):
-        found = rotation(*((key, 4, 2 / 3) for key in 'abc'), cpus=8)
-        for slot in found.slots:
-            self.assertEqual(2, len(slot.gangs))
-        for key in 'abc':
-            self.assertAlmostEqual(2 / 3, found.served[key], delta=0.01)
-
-    def test_unequal_parts_give_slots_of_unequal_length(self):
-        found = rotation(('a', 2, 0.8), ('b', 2, 0.2), cpus=2)
-        self.assertAlmostEqual(0.8, found.served['a'], delta=0.05)
-        self.assertAlmostEqual(0.2, found.served['b'], delta=0.02)
-
-    def test_gang_beside_vms_in_no_gang_pauses_for_their_part(self):
-        found = rotation(('a', 2, 0.5), cpus=2, is_shared=True)
-        self.assertEqual(
-            {frozenset('a'), frozenset()}, {slot.gangs for slot in found.slots}
-        )
-        self.assertAlmostEqual(0.5, found.served['a'], delta=0.03)
-
-    def test_cpus_that_nobody_else_needs_go_to_gangs(self):
-        found = rotation(('a', 2, 0.5), ('b', 2, 0.5), cpus=4)
-        self.assertEqual({'a': 1.0, 'b': 1.0}, dict(found.served))
-
-    def test_gang_wider_than_the_host_is_excluded(self):
-        found = rotation(('a', 4, 0.5), ('b', 2, 0.5), cpus=2)
-        self.assertEqual({'a'}, found.excluded)
-        self.assertIn('b', found.served)
-
-    def test_widest_gang_is_excluded_if_not_all_get_their_parts(self):
-        # While one of the narrow ones runs, the wide one cannot.
-        found = rotation(('w', 8, 0.6), ('n', 2, 0.9), cpus=8)
-        self.assertEqual({'w'}, found.excluded)
-        self.assertGreaterEqual(found.served['n'], 0.9 * 0.94)
-
-    def test_gang_owed_too_little_for_a_slot_costs_no_other_its_slot(self):
-        found = rotation(
-            ('a', 2, 0.498), ('b', 2, 0.498), ('l', 2, 0.004), cpus=2
-        )
-        self.assertEqual({'l'}, found.excluded)
-        self.assertEqual({'a', 'b'}, set(found.served))
-
-    def test_no_gang_gives_an_empty_rotation(self):
-        self.assertEqual(matrix.Rotation(), rotation(cpus=4))
+    def test_gang_that_does_not_fit_costs_no_other_its_slots(self):
+        for demands, cpus, excluded in (
+            ([('a', 4, 0.5), ('b', 2, 0.5)], 2, {'a'}),
+            # While the narrow one runs, the wide one cannot.
+            ([('w', 8, 0.6), ('n', 2, 0.9)], 8, {'w'}),
+            # It is owed too little for a slot.
+            ([('a', 2, 0.498), ('b', 2, 0.498), ('l', 2, 0.004)], 2, {'l'}),
+        ):
+            found = rotation(*demands, cpus=cpus)
+            self.assertEqual(excluded, found.excluded)
+            self.assertEqual(
+                {key for key, _, _ in demands} - excluded, set(found.served)
+            )
+            for key, _, part in demands:
+                if key not in excluded:
+                    self.assertGreaterEqual(found.served[key], 0.94 * part)
 
     def test_narrow_vm_outside_has_its_cpu_in_nine_tenths_of_the_time(self):
         # A vCPU can use one CPU of a pause only: its part needs slots that

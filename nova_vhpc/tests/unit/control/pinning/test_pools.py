@@ -3,6 +3,7 @@
 
 """Place and size of the I/O pool."""
 
+import testscenarios
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,41 +37,82 @@ def sizer(**kwargs):
     return Sizer(control_config.ControlConfig(**kwargs))
 
 
-class SizeTest(base.TestCase):
-    def test_io_pool_is_the_last_socket_at_half_of_the_demand(self):
-        divided = sizer().of(SIXTEEN, [4, 4], [4, 4])
-        self.assertEqual(frozenset(range(8, 16)), divided.io)
-        self.assertEqual(frozenset(range(8)), divided.computing)
+def scenario(name, io, computing, size, **changes):
+    """Return a scenario: vCPUs for both pools, and the size of the I/O pool.
 
-    def test_size_is_rounded_to_a_cache_boundary_nearby(self):
-        # In proportion to vCPUs it would be 9 CPUs, and 7.
-        for io, computing in (([5, 5], [4, 4]), ([4, 3], [4, 5])):
-            divided = sizer().of(SIXTEEN, io, computing)
-            self.assertEqual(frozenset(range(8, 16)), divided.io)
+    :param changes: number of CPUs of the host (16), least widths of general
+        VMs, greatest width in the I/O pool, whether it is lent.
+    """
+    return name, {
+        **{'io': io, 'computing': computing, 'size': size, 'cpus': 16},
+        **{'io_widths': None, 'computing_widths': None},
+        **{'max_width': None, 'lent': False, **changes},
+    }
 
-    def test_boundary_is_near_within_an_eighth_of_the_host(self):
-        # In proportion to vCPUs it would be 10 CPUs, and 11.
-        for io, size in (([5, 5], 8), ([6, 5], 11)):
-            divided = sizer().of(SIXTEEN, io, [3, 3] if size == 8 else [3, 2])
-            self.assertEqual(size, len(divided.io))
 
-    def test_size_is_rounded_up_to_whole_cpus(self):
+class SizesTest(testscenarios.WithScenarios, base.TestCase):
+    """The I/O pool of a new sizer; the computing pool is the rest."""
+
+    scenarios = (
+        scenario('a half of the demand', [4, 4], [4, 4], 8),
+        # In proportion to vCPUs these would be 9, 7, 10 and 11 CPUs.
+        scenario('above a cache boundary', [5, 5], [4, 4], 8),
+        scenario('below a cache boundary', [4, 3], [4, 5], 8),
+        scenario('an eighth of the host away', [5, 5], [3, 3], 8),
+        scenario('farther from a boundary', [6, 5], [3, 2], 11),
         # 1.8 CPUs in proportion to vCPUs.
-        self.assertEqual(2, len(sizer().of(SIXTEEN, [1] * 3, [8] * 3).io))
+        scenario('rounded up to whole CPUs', [1] * 3, [8] * 3, 2),
+        scenario('no boundary is near', [2], [8] * 3, 2),
+        # Siblings have a CPU each.
+        scenario('one wide VM in I/O', [8], [8] * 5, 8),
+        scenario('one wide VM that computes', [8] * 5, [8], 8),
+        scenario('no more CPUs than vCPUs', [2], [], 2),
+        # No parallel VM is in a pool of fewer CPUs than it has vCPUs: in
+        # proportion it would be 2; half of the host is 8.
+        scenario('widest VM', [12], [2] * 40, 12, max_width=14),
+        scenario('just beside each other', [12], [4], 12, max_width=12),
+        scenario('on three CPUs', [2], [], 2, cpus=3, max_width=2),
+        # Beside a VM of 12 there are 4 CPUs left: too few for 10 or 8.
+        scenario('too wide for I/O', [10, 2, 8], [12], 2, max_width=4),
+        scenario('fits beside a wide one', [10, 4], [12], 4, max_width=4),
+        scenario(
+            'all of two CPUs', [2], [], 1, cpus=2, max_width=0, lent=True
+        ),
+        # General VMs may share CPUs, and keep up to half of the host.
+        scenario(
+            'general VMs beside a wide one', [12], [2] * 40, 8,
+            io_widths=[1], computing_widths=[1] * 40,
+        ),
+        scenario(
+            'general VM that gives CPUs up', [12], [8], 12,
+            computing_widths=[1],
+        ),
+        scenario(
+            'general VMs that keep half', [8] * 5, [8], 8,
+            io_widths=[1] * 5, computing_widths=[1],
+        ),
+        scenario(
+            'one wide general VM that keeps no more', [8] * 5, [12], 8,
+            io_widths=[1] * 5, computing_widths=[1],
+        ),
+    )  # fmt: skip
 
-    def test_size_is_not_rounded_if_no_boundary_is_near(self):
-        divided = sizer().of(SIXTEEN, [2], [8, 8, 8])
-        self.assertEqual(frozenset((14, 15)), divided.io)
+    def test_size(self):
+        subject = sizer()
+        divided = subject.divide(
+            SIXTEEN[: self.cpus],
+            demand(self.io, self.io_widths),
+            demand(self.computing, self.computing_widths),
+        )
+        every = range(self.cpus)
+        self.assertEqual(set(every[-self.size :]), divided.io)
+        self.assertEqual(set(every[: -self.size]), divided.computing)
+        self.assertEqual(self.lent, divided.lent)
+        if self.max_width is not None:
+            self.assertEqual(self.max_width, subject.max_width)
 
-    def test_siblings_have_a_cpu_each_up_to_half_of_the_host(self):
-        divided = sizer().of(SIXTEEN, [8], [8, 8, 8, 8, 8])
-        self.assertEqual(8, len(divided.io))
-        divided = sizer().of(SIXTEEN, [8, 8, 8, 8, 8], [8])
-        self.assertEqual(8, len(divided.computing))
 
-    def test_pool_has_no_more_cpus_than_vcpus(self):
-        self.assertEqual(2, len(sizer().of(SIXTEEN, [2], []).io))
-
+class SizeTest(base.TestCase):
     def test_neither_pool_is_empty_after_most_cpus_go(self):
         subject = sizer()
         subject.of(SIXTEEN, [12], [2])
@@ -97,63 +139,15 @@ class SizeTest(base.TestCase):
 class WidthTest(base.TestCase):
     """No parallel VM is in a pool of fewer CPUs than it has vCPUs."""
 
-    def test_io_pool_is_as_wide_as_its_widest_vm(self):
-        # In proportion to vCPUs it would be 2 CPUs; half of the host is 8.
-        subject = sizer()
-        divided = subject.of(SIXTEEN, [12], [2] * 40)
-        self.assertEqual(12, len(divided.io))
-        self.assertGreaterEqual(subject.max_width, 12)
-
-    def test_pools_of_vms_that_just_fit_beside_each_other(self):
-        for count, io, computing in ((16, [12], [4]), (3, [2], [])):
-            subject = sizer()
-            divided = subject.of(SIXTEEN[:count], io, computing)
-            self.assertEqual(io, [len(divided.io)])
-            self.assertEqual(io, [subject.max_width])
-
     def test_wide_io_pool_shrinks_at_once_for_a_wide_computing_vm(self):
         subject = sizer()
         subject.of(SIXTEEN, [12], [2])
         self.assertEqual(10, len(subject.of(SIXTEEN, [2], [10]).computing))
 
-    def test_io_pool_leaves_cpus_for_the_widest_computing_vm(self):
-        subject = sizer()
-        divided = subject.of(SIXTEEN, [10, 2, 8], [12])
-        # Beside a VM of 12 there are 4 CPUs left: too few for 10 or 8.
-        self.assertEqual(4, subject.max_width)
-        self.assertEqual(2, len(divided.io))
-        self.assertEqual(4, len(sizer().of(SIXTEEN, [10, 4], [12]).io))
-
-    def test_io_pool_is_lent_to_a_vm_as_wide_as_a_host_of_two_cpus(self):
-        subject = sizer()
-        divided = subject.of(SIXTEEN[:2], [2], [])
-        self.assertEqual(0, subject.max_width)
-        self.assertEqual(1, len(divided.io))
-        self.assertTrue(divided.lent)
-
     def test_io_pool_is_lent_at_once_to_a_vm_as_wide_as_the_host(self):
         subject = sizer()
         self.assertFalse(subject.of(SIXTEEN, [4], [4]).lent)
         self.assertTrue(subject.of(SIXTEEN, [4], [4, 16]).lent)
-
-    def test_general_vms_may_share_cpus_of_a_pool(self):
-        subject = sizer()
-        divided = subject.divide(
-            SIXTEEN, demand([12], [1]), demand([2] * 40, [1] * 40)
-        )
-        self.assertEqual(8, len(divided.io))
-        self.assertGreaterEqual(subject.max_width, 1)
-
-    def test_general_vms_give_cpus_up_to_siblings(self):
-        divided = sizer().divide(SIXTEEN, demand([12]), demand([8], [1]))
-        self.assertEqual(12, len(divided.io))
-
-    def test_general_vms_keep_up_to_half_of_the_host(self):
-        # In proportion to vCPUs the computing pool would be 2 CPUs.
-        divided = sizer().divide(
-            SIXTEEN, demand([8] * 5, [1] * 5), demand([8], [1])
-        )
-        self.assertEqual(8, len(divided.computing))
 
     def test_configured_pool_keeps_its_size(self):
         subject = sizer(io_pool_cpus=frozenset((1, 2)))

@@ -8,7 +8,7 @@ import urllib.parse
 from nova_vhpc.clients import openstack
 from nova_vhpc.explain import cloud
 from nova_vhpc.explain.cloud import server_groups
-from nova_vhpc.explain.request_file import ExplainRequest
+from nova_vhpc.explain.request import ExplainRequest
 from nova_vhpc.tests import base
 
 PAGE = 1000

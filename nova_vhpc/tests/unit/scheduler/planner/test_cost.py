@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vhpc.flavor import extra_specs
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost, cost_table
 from nova_vhpc.tests import base
 from nova_vhpc.tests.unit.scheduler.planner.oracle import member_us
 
@@ -36,7 +36,7 @@ class HpcVirtTable1Test(base.TestCase):
         for network in ('separate', 'shared'):
             for pairs in PAIRS:
                 self.assertAlmostEqual(
-                    cost.LATENCY_US[network][pairs - 1],
+                    cost_table.LATENCY_US[network][pairs - 1],
                     cost.remote_latency_us(network, pairs),
                 )
 
@@ -56,7 +56,7 @@ class HpcVirtTable3Test(base.TestCase):
         for network in (*MEASURED, 'native'):
             for pairs in PAIRS:
                 self.assertAlmostEqual(
-                    cost.REMOTE_MB_S[network][pairs - 1],
+                    cost_table.REMOTE_MB_S[network][pairs - 1],
                     remote_mb_s(network, pairs),
                     msg=f'{network}, {pairs} pairs',
                 )
@@ -114,7 +114,7 @@ class HpcVirtTable5Test(base.TestCase):
         for network in (*MEASURED, 'native'):
             for pairs in (1, 2):
                 self.assertAlmostEqual(
-                    cost.LOCAL_MB_S[network][pairs - 1],
+                    cost_table.LOCAL_MB_S[network][pairs - 1],
                     local_mb_s(network, pairs),
                 )
 
@@ -412,7 +412,7 @@ class SharingTest(base.TestCase):
 
     def test_member_that_talks_alone_fills_both_shared_uplinks(self):
         two = dataclasses.replace(
-            cost.PAPER,
+            cost_table.PAPER,
             two_interfaces={'multiple-shared': 2.0, 'shared-separate': 2.0},
         )
         alone, shared, own = (
@@ -421,7 +421,7 @@ class SharingTest(base.TestCase):
         )
         self.assertAlmostEqual(2.0, alone / shared)
         # Its own uplink is one, whatever the number of its interfaces.
-        self.assertEqual(cost.REMOTE_MB_S['native'][0], own)
+        self.assertEqual(cost_table.REMOTE_MB_S['native'][0], own)
 
     def test_in_an_exchange_all_members_of_a_host_use_its_uplinks(self):
         exchange, nominal = (

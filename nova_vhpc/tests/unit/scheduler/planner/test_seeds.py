@@ -20,40 +20,21 @@ def pool_of(facts, members):
     return host_groups.make_host_pool(objective, capacity)
 
 
-def hosts_within(group):
-    """Return the hosts of a group and of all its children."""
-    found = set(group.order)
-    for child in group.children:
-        found |= hosts_within(child)
-    return found
-
-
 class FastTest(base.TestCase):
-    def test_slow_hosts_of_a_switch_in_several_racks_are_left_out(self):
+    def test_members_are_also_tried_on_fast_hosts_alone(self):
+        slow = {'cpus': 32, 'link_mbps': 1000}
         facts = [
             host(0, link_mbps=25_000, switch='s0', rack='r0'),
-            host(1, link_mbps=1000, switch='s0'),
-            host(2, link_mbps=1000, switch='s0', rack='r1'),
+            host(1, **slow, switch='s0'),
+            host(2, **slow, switch='s0', rack='r1'),
             host(3, link_mbps=25_000, switch='s1', rack='r0'),
             host(4, link_mbps=25_000, switch='s2', rack='r1'),
         ]
-        pool = pool_of(facts, 20)
-        fast = seeds._Fast(pool, [0, 3, 4])
-        (whole,) = fast.groups([pool.everything])
-        self.assertEqual({0, 3, 4}, hosts_within(whole))
-        self.assertEqual({0, 3, 4}, set(whole.order))
-
-    def test_only_reduced_groups_that_hold_the_job_are_returned(self):
-        facts = [
-            host(n, link_mbps=1000 if n in slow else 25_000, rack=f'r{n // 4}')
-            for slow in [{0, 4, 5, 6}]
-            for n in range(12)
-        ]
-        pool = pool_of(facts, 33)
-        kept = [index for index in range(12) if index not in {0, 4, 5, 6}]
-        found = seeds._Fast(pool, kept).groups(pool.racks.values())
-        # Of r1 one host is fast, of r2 all are.
-        self.assertEqual([{1, 2, 3}], [set(group.order) for group in found])
+        for members, is_tried in ((20, True), (48, True), (49, False)):
+            found = seeds.seeds(pool_of(facts, members))
+            self.assertEqual(
+                is_tried, any(counts.keys() <= {0, 3, 4} for counts in found)
+            )
 
 
 class FillTest(base.TestCase):

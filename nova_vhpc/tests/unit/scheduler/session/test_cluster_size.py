@@ -13,7 +13,6 @@ from oslo_utils.fixture import uuidsentinel
 from nova_vhpc.scheduler.hosts.fabric import Fabric
 from nova_vhpc.scheduler.planner.objective import Objective
 from nova_vhpc.scheduler.session import assembly
-from nova_vhpc.scheduler.session.plan_score import PlanScore
 from nova_vhpc.tests.unit.scheduler import world
 from nova_vhpc_lab.bench.scheduler import world as scheduler_world
 
@@ -101,14 +100,11 @@ class OneAtATimeTest(world.WorldTestCase):
         list(self.filter.filter_all(self.states, spec))
         session = self.states[0]._vhpc.session
         infos = [session.host_info(state) for state in self.states]
-        facts = PlanScore(
-            spec,
-            session.host_fit,
-            Fabric('vhpc:switch', 'vhpc:rack'),
-            -1.0,
-            spec.num_instances,
-            False,
-        )._facts(infos)
+        fabric = Fabric('vhpc:switch', 'vhpc:rack')
+        facts = []
+        for info in infos:
+            info.name = info.state.host
+            facts.append(session.host_fit.facts(info, fabric))
         objective = Objective(
             assembly.plan_request(
                 assembly.Cluster(

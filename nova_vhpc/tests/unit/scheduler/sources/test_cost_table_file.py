@@ -8,23 +8,23 @@ import pathlib
 
 import fixtures
 
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc.scheduler.sources import cost_table_file
 from nova_vhpc.tests import base
 
 
 def paper_document():
-    return json.loads(json.dumps(cost_table_file.document(cost.PAPER)))
+    return json.loads(json.dumps(cost_table_file.document(cost_table.PAPER)))
 
 
 class ParseTest(base.TestCase):
     def test_written_table_is_read_back(self):
         table = cost_table_file.parse(paper_document())
-        self.assertEqual(cost.PAPER, table)
+        self.assertEqual(cost_table.PAPER, table)
 
     def test_further_keys_are_ignored(self):
         document = paper_document() | {'measured': 'yesterday'}
-        self.assertEqual(cost.PAPER, cost_table_file.parse(document))
+        self.assertEqual(cost_table.PAPER, cost_table_file.parse(document))
 
     def test_missing_or_wrong_values_are_named(self):
         for key, value, named in (
@@ -65,7 +65,7 @@ class ReadTest(base.TestCase):
 
     def test_without_a_file_the_papers_hosts_count(self):
         for path in (None, ''):
-            self.assertIs(cost.PAPER, cost_table_file.read(path))
+            self.assertIs(cost_table.PAPER, cost_table_file.read(path))
 
     def test_file_is_read(self):
         self.path.write_text(json.dumps(paper_document() | {'link_mbps': 50}))

@@ -5,21 +5,23 @@
 
 import ast
 import dataclasses
-import json
 import os
-import pathlib
 import signal
 import socket
 import subprocess
 import sys
 import threading
 
-import fixtures
-
 from nova_vhpc.tests import base, served
 from nova_vhpc.tests.unit.vendordata import fakes
+from nova_vhpc.tests.unit.vendordata.guest import program
 from nova_vhpc.vendordata import live
-from nova_vhpc.vendordata.guest import hosts_program, script
+from nova_vhpc.vendordata.guest import (
+    launcher_files,
+    report,
+    script,
+    topology_files,
+)
 
 
 class ScriptTest(base.TestCase):
@@ -65,56 +67,20 @@ class ScriptTest(base.TestCase):
         self.assertEqual(sorted(set(names)), sorted(names))
 
 
-class ProgramTest(base.TestCase):
-    def setUp(self):
-        super().setUp()
-        cluster = fakes.cluster(
-            [fakes.member(1, 'h1', 's1'), fakes.member(2, 'h2', 's2')]
-        )
-        self.answer = fakes.answered(cluster, fakes.uuid(1))
-        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        # Members get it by the vendordata itself.
-        self.program = self.path / 'nova-vhpc-hosts'
-        self.program.write_text(self.answer['hosts_program'])
-        self.file = self.path / 'vendor_data2.json'
-        self.write({'static': {}, 'vhpc': self.answer})
-
-    def write(self, value):
-        self.file.write_text(json.dumps(value))
-
-    def run_(self, *argv, stdout=subprocess.PIPE, env=None):
-        """Run the program without this package.
-
-        :returns: exit status, standard output, standard error.
-        """
-        found = subprocess.run(
-            [sys.executable, '-s', '-S', str(self.program), *argv],
-            cwd=self.path,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env or {},
-        )
-        return found.returncode, found.stdout, found.stderr
-
-    def assert_refused(self, *argv, reason):
-        """Assert that the program ends with 1, and one line says why."""
-        status, out, err = self.run_(*argv)
-        self.assertEqual((1, ''), (status, out), err)
-        self.assertIn(reason, err)
-        self.assertEqual(1, err.count('\n'), err)
-
+class ProgramTest(program.ProgramCase):
     def test_each_format_is_printed_from_a_config_drive(self):
-        formats = {
-            **hosts_program.LAUNCHER_FORMATS,
-            **hosts_program.TOPOLOGY_FORMATS,
-        }
-        for name, form in formats.items():
-            wanted = form(
-                self.answer['members']
-                if name in hosts_program.TOPOLOGY_FORMATS
-                else self.answer
-            )
+        members = self.answer['members']
+        for name, wanted in (
+            ('report', report.report(self.answer)),
+            *(
+                (name, form(self.answer))
+                for name, form in launcher_files.LAUNCHER_FORMATS.items()
+            ),
+            *(
+                (name, form(members))
+                for name, form in topology_files.TOPOLOGY_FORMATS.items()
+            ),
+        ):
             self.assertTrue(wanted)
             self.assertEqual(
                 (0, wanted, ''), self.run_(name, '--file', str(self.file))
@@ -201,7 +167,7 @@ class ProgramTest(base.TestCase):
 
     def test_cluster_without_members_has_no_topology(self):
         self.write({'vhpc': {**self.answer, 'members': []}})
-        for form in hosts_program.TOPOLOGY_FORMATS:
+        for form in topology_files.TOPOLOGY_FORMATS:
             self.assert_refused(
                 form, '--file', str(self.file), reason='no members'
             )
@@ -248,11 +214,13 @@ class ProgramTest(base.TestCase):
     def test_wrong_arguments_are_named_with_what_is_allowed(self):
         for argument, reason in (
             ('--wait=-1', "--wait: '-1' is no number of seconds"),
+            ('--wait', 'report --wait: give a number of seconds'),
+            ('--launcher=mpich', 'for env --wait'),
             ('--wait=nan', "--wait: 'nan' is no number of seconds"),
             ('--wait=x', "--wait: 'x' is no number of seconds"),
             ('opnmpi', "'opnmpi' is no format: did you mean 'openmpi'?"),
             ('slurm', "'slurm' is no format: "),
-            ('x', "'x' is no format: There are environment, kubernetes"),
+            ('x', "'x' is no format: There are env, environment, kubernetes"),
             # An abbreviation could be another option's one day.
             ('--wai=1', 'unrecognized arguments: --wai=1'),
         ):
@@ -265,7 +233,7 @@ class ProgramTest(base.TestCase):
         for member in self.answer['members']:
             member.update(dict.fromkeys(('host', 'switch', 'rack')))
         self.write({'vhpc': self.answer})
-        for form in hosts_program.TOPOLOGY_FORMATS:
+        for form in topology_files.TOPOLOGY_FORMATS:
             self.assert_refused(
                 form, '--file', str(self.file), reason='ask the operator'
             )
@@ -302,7 +270,7 @@ class LauncherFilesTest(base.TestCase):
         ):
             self.assertEqual(
                 found['hostfile'][key],
-                hosts_program.LAUNCHER_FORMATS[form](found),
+                launcher_files.LAUNCHER_FORMATS[form](found),
             )
 
     def test_rankfile_has_a_rank_for_each_vcpu(self):
@@ -311,30 +279,37 @@ class LauncherFilesTest(base.TestCase):
             'rank 1=10.1.0.1 slot=1\n'
             'rank 2=10.1.0.2 slot=0\n'
             'rank 3=10.1.0.2 slot=1\n',
-            hosts_program.rankfile(answered(*self.members)),
+            launcher_files.rankfile(answered(*self.members)),
         )
 
     def test_rank_with_threads_has_all_vcpus_of_its_member(self):
         self.assertEqual(
             'rank 0=10.1.0.1 slot=0-1\nrank 1=10.1.0.2 slot=0-1\n',
-            hosts_program.rankfile(answered(*self.members, paradigm='hybrid')),
+            launcher_files.rankfile(
+                answered(*self.members, paradigm='hybrid')
+            ),
         )
 
     def test_member_that_does_not_run_has_no_rank(self):
         stopped = dataclasses.replace(self.members[1], running=False)
         self.assertNotIn(
             '10.1.0.2',
-            hosts_program.rankfile(answered(self.members[0], stopped)),
+            launcher_files.rankfile(answered(self.members[0], stopped)),
         )
 
-    def test_environment_can_be_evaluated(self):
-        text = hosts_program.environment(
-            answered(*self.members, paradigm='hybrid')
+    def test_environment_is_that_of_the_member(self):
+        found = answered(*self.members, paradigm='hybrid')
+        self.assertEqual(
+            {
+                'OMP_NUM_THREADS': '2',
+                'VHPC_CLUSTER': fakes.GROUP,
+                'VHPC_COMPLETE': 'yes',
+                'VHPC_MEMBERS': '2',
+                'VHPC_RANK': '0',
+                'VHPC_SLOTS': '2',
+            },
+            launcher_files.environment(found),
         )
-        self.assertIn('export OMP_NUM_THREADS=2\n', text)
-        self.assertIn('export VHPC_RANK=0\n', text)
-        self.assertIn('export VHPC_SLOTS=2\n', text)
-        self.assertIn('export VHPC_COMPLETE=yes\n', text)
 
 
 class ReportTest(base.TestCase):
@@ -342,7 +317,7 @@ class ReportTest(base.TestCase):
         stopped = dataclasses.replace(
             fakes.member(2, None), running=False, status='SHUTOFF'
         )
-        text = hosts_program.report(answered(fakes.member(1, 'h1'), stopped))
+        text = report.report(answered(fakes.member(1, 'h1'), stopped))
         self.assertIn('1 of 2 members are ready: NOT complete', text)
         self.assertRegex(text, r'0\*\s+member-1\s+10.1.0.1\s+2\s+ACTIVE')
         self.assertRegex(text, r'1\s+member-2\s+10.1.0.2\s+2\s+SHUTOFF')
@@ -356,17 +331,21 @@ class ReportTest(base.TestCase):
                 fakes.uuid(1): live.Live(
                     run_s=30.0,
                     held_up_s=10.0,
+                    held_up_now=True,
+                    never_sleeps=True,
                     in_windows_s=7.0,
                     overcommit=2.5,
                     problem=live.PAUSED,
                 )
             },
         )
-        text = hosts_program.report(found)
-        self.assertRegex(text, r'member-1 .*  25%\s+7 s\s+2.5\n')
+        text = report.report(found)
+        self.assertRegex(text, r'member-1 .*  25% now\s+7 s\s+2.5\n')
         self.assertRegex(text, r'member-2 .*  \?\s+\?\s+\?\n')
         self.assertIn(f'member-1: {live.PAUSED}\n', text)
+        self.assertIn('member-1: its vCPUs never sleep and are held up', text)
+        self.assertEqual(1, text.count('never sleep'))
 
     def test_names_cannot_control_the_terminal(self):
         member = dataclasses.replace(fakes.member(1, 'h1'), name='\x1b[2Jx')
-        self.assertNotIn('\x1b', hosts_program.report(answered(member)))
+        self.assertNotIn('\x1b', report.report(answered(member)))

@@ -50,7 +50,7 @@ class LoadTest(base.TestCase):
         self.addCleanup(self.kill_group, process.pid)
         # Without a reader, printing the pids raises BrokenPipeError.
         process.stdout.close()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         self.assertEqual(b'', err)
         self.assertRaises(ProcessLookupError, os.killpg, process.pid, 0)
 

@@ -3,9 +3,7 @@
 
 """What the subcommands that simulate hosts have in common."""
 
-import contextlib
 import dataclasses
-import io
 import os
 
 from nova_vhpc.tests import base
@@ -32,14 +30,3 @@ class TestRunAll(base.TestCase):
         for workers, here in ((1, True), (2, False)):
             pids = {pid for _, pid in simulations.run_all(jobs, workers)}
             self.assertEqual(here, os.getpid() in pids)
-
-
-class TestSayMissing(base.TestCase):
-    def test_message_names_subcommand_library_and_remedy(self):
-        with contextlib.redirect_stderr(io.StringIO()) as text:
-            simulations.say_missing('xen', ImportError("No module 'numba'"))
-        self.assertEqual(
-            "nova-vhpc-bench xen: No module 'numba'; install what the "
-            'simulator needs with: pip install -e . -e lab\n',
-            text.getvalue(),
-        )

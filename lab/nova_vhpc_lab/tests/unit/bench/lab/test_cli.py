@@ -7,7 +7,6 @@
 import argparse
 import contextlib
 import errno
-import importlib
 import io
 import json
 import os
@@ -34,6 +33,17 @@ from nova_vhpc_lab.testbed import (
     image,
     libvirtd,
 )
+
+
+@contextlib.contextmanager
+def no_guests():
+    """Have the bench find two CPUs, and need no image of guests."""
+    with (
+        mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
+        mock.patch.object(guest_set, 'check'),
+        mock.patch.object(image, 'build_image'),
+    ):
+        yield
 
 
 class CommandLineTest(base.TestCase):
@@ -96,6 +106,18 @@ class CommandLineTest(base.TestCase):
         build_image.assert_not_called()
         self.assertIn('run as root', err.getvalue())
 
+    def test_policy_of_programs_that_nap_is_refused_without_programs(self):
+        words = ('--mixes', 'alone', '--policies', 'stock,wait')
+        with (
+            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
+            mock.patch.object(image, 'build_image') as build_image,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            self.assertEqual(1, cli.run(self.parse(*words)))
+        build_image.assert_not_called()
+        self.assertIn('wait: only programs', err.getvalue())
+        self.assertIn('--programs', err.getvalue())
+
     def test_full_disk_during_the_image_build_is_reported_in_one_line(self):
         name = self.useFixture(fixtures.TempDir()).path
         full = OSError(errno.ENOSPC, 'No space left on device')
@@ -126,9 +148,7 @@ class CommandLineTest(base.TestCase):
 
     def test_full_disk_does_not_stop_the_measurement(self):
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(
                 runner,
                 'measure_mix',
@@ -158,9 +178,7 @@ class CommandLineTest(base.TestCase):
         old = {'stock': {**entry, 'when': 'yesterday'}}
         path.write_text(json.dumps({'mixes': {'alone': old}}))
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(
                 runner,
                 'measure_mix',
@@ -182,9 +200,7 @@ class CommandLineTest(base.TestCase):
     def run_lab(self, mix_runs, *words):
         out, err = io.StringIO(), io.StringIO()
         with (
-            mock.patch.object(cli, '_two_cpus', return_value=(0, 1)),
-            mock.patch.object(guest_set, 'check'),
-            mock.patch.object(image, 'build_image'),
+            no_guests(),
             mock.patch.object(runner, 'measure_mix', return_value=mix_runs),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
@@ -264,14 +280,6 @@ class CommandLineTest(base.TestCase):
                     f'no permission to make files in {name}',
                 )
             self.assertEqual([file], list(Path(name).iterdir()))
-
-    def test_missing_matplotlib_is_reported_at_once(self):
-        with mock.patch.object(
-            importlib, 'import_module', side_effect=ImportError
-        ):
-            self.assert_refused_at_once(
-                ('--plot', 'plots'), 'pip install -e . -e lab'
-            )
 
     def test_merge_into_a_file_without_figures_is_refused_at_once(self):
         with tempfile.TemporaryDirectory() as name:

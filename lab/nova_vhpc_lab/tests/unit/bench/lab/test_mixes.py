@@ -6,6 +6,7 @@
 
 from nova_vhpc.tests import base
 from nova_vhpc_lab.bench.lab import mixes
+from nova_vhpc_lab.testbed import errors, parallel_programs
 
 
 class MixesTest(base.TestCase):
@@ -37,3 +38,21 @@ class MixesTest(base.TestCase):
         for mix in mixes.MIXES.values():
             vcpus = sum(guest.vcpus for guest in mix.guests)
             self.assertEqual(mix.overcommitted, vcpus > 2, mix.name)
+
+    def test_only_clusters_that_wait_at_barriers_run_programs(self):
+        mix = mixes.with_library(mixes.MIXES['hogs'], 'mpich', 200)
+        self.assertEqual('hogs-mpich-200us', mix.name)
+        self.assertEqual(
+            ['mpich', 'mpich', 'hog', 'hog'],
+            [one.workload for one in mix.guests],
+        )
+        # The kernel of a guest with less memory panics on the larger image.
+        self.assertEqual(
+            {parallel_programs.MEMORY_MIB},
+            {one.memory_mib for one in mix.guests},
+        )
+        self.assertRaisesRegex(
+            errors.LabError,
+            'the mix network has no cluster that could run mpich',
+            *(mixes.with_library, mixes.MIXES['network'], 'mpich', 200),
+        )

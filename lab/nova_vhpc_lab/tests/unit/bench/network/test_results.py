@@ -5,7 +5,7 @@
 
 import fixtures
 
-from nova_vhpc.scheduler.planner import cost
+from nova_vhpc.scheduler.planner import cost_table
 from nova_vhpc.tests import base
 from nova_vhpc_lab.bench.network import figures, layout, matrix, results
 
@@ -37,7 +37,7 @@ class DocumentTest(base.TestCase):
         return results.document(
             results.Settings(50.0, 0.1, 4, spare_cpu),
             {CLUSTER: {'openmpi': measured}},
-            cost.PAPER,
+            cost_table.PAPER,
         )
 
     def test_entries_are_by_cluster_library_and_configuration(self):

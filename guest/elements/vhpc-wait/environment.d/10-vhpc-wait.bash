@@ -1,0 +1,1 @@
+export DIB_VHPC_WAIT_MPI=${DIB_VHPC_WAIT_MPI:-openmpi}
