@@ -61,8 +61,10 @@ SHARE_PER_S = 0.3
 """Share correction for each second of debt."""
 
 PATIENCE_US = 5_000_000
+HASTE = 4.0
 """Time for which a VM may lack ``harm_limit``: the corrections need some
-seconds. It may lack twice as much for half as long."""
+seconds. It may lack twice as much for half as long, and so on, up to this
+many times."""
 
 LEAST_OFF_US = 60_000_000
 MOST_OFF_US = 3_600_000_000
@@ -251,7 +253,9 @@ class Feedback:
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0
             return
-        self._harmful_us += elapsed_us * self.missing / self._harm_limit
+        self._harmful_us += elapsed_us * min(
+            self.missing / self._harm_limit, HASTE
+        )
         if self._harmful_us > PATIENCE_US:
             off_us = min(MOST_OFF_US, LEAST_OFF_US * 2**self._failures)
             self._failures += 1
