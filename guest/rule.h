@@ -24,8 +24,8 @@
 
 #include <stdint.h>
 
-#define VHPC_GAP_NS 300000      /* a poll takes about 1 us, an interrupt below 100 */
-#define VHPC_SHARE 20           /* what naps cost alone with waits of 0.2 ms or longer */
+#define VHPC_GAP_NS 700000      /* a poll takes about 1 us, an interrupt below 100 */
+#define VHPC_SHARE 8            /* what naps cost alone with waits of 0.2 ms or longer */
 #define VHPC_WINDOW_NS 100000000 /* of waiting, in which gaps are weighed */
 #define VHPC_HOLD_NS 200000000  /* growth of the steal time holds for so long */
 #define VHPC_SPIN_NS 50000      /* spin so long before the first nap while taken */

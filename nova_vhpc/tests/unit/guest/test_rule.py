@@ -17,9 +17,9 @@ from nova_vhpc.tests import base
 
 SOURCE = pathlib.Path(__file__).parents[4] / 'guest/rule.c'
 MS = 1_000_000
-GAP_NS, HOLD_NS, WINDOW_NS = 300_000, 200 * MS, 100 * MS
+GAP_NS, HOLD_NS, WINDOW_NS = 700_000, 200 * MS, 100 * MS
 SPIN_NS, LONG_NS = 50_000, 3 * MS
-SHARE, LONG_PART = 20, 32
+SHARE, LONG_PART = 8, 32
 NAP_NS, NAP_MAX_NS = 50_000, MS
 AUTO, PASSIVE, ACTIVE = range(3)
 
@@ -179,7 +179,8 @@ class RuleTest(base.TestCase):
             (GAP_NS - 1000, MS, False),
             (MS, 50 * MS, False),
             (4 * MS, 120 * MS, False),
-            (3 * MS, 30 * MS, True),
+            (3 * MS, 30 * MS, False),
+            (4 * MS, 24 * MS, True),
             (MS, 3 * MS, True),
             (4 * MS, 12 * MS, True),
         )
@@ -210,8 +211,8 @@ class RuleTest(base.TestCase):
                     if nap_ns:
                         call.nap(nap_ns)
 
-    def test_steal_of_more_than_a_twentieth_is_taken(self) -> None:
-        for stolen_ns, taken in ((4 * MS, False), (6 * MS, True)):
+    def test_steal_of_more_than_an_eighth_is_taken(self) -> None:
+        for stolen_ns, taken in ((12 * MS, False), (13 * MS, True)):
             with self.subTest(stolen_ns=stolen_ns):
                 call = Call()
                 call.steal(77)
