@@ -81,7 +81,7 @@ NOT_SPINNING = (
     'needs no windows: its vCPUs sleep, or reach their quota, at times'
 )
 NO_COMMON_SLOTS = (
-    'no windows: its hosts have no slots in which all of them can play'
+    'no windows: its cluster, or one beside it, has no slots on all its hosts'
 )
 BUSY_SERVERS = (
     'no windows: they would delay VMs that are busy and sleep at times'
