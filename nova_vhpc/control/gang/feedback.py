@@ -62,9 +62,9 @@ SHARE_PER_S = 0.3
 
 PATIENCE_US = 5_000_000
 HASTE = 4.0
-"""Time for which a VM may lack ``harm_limit``: the corrections need some
-seconds. It may lack twice as much for half as long, and so on, up to this
-many times."""
+"""Time for which a VM may lack more than ``harm_limit``: the corrections need
+some seconds. It may lack four times as much for half as long, and so on, up to
+this many times."""
 
 LEAST_OFF_US = 60_000_000
 MOST_OFF_US = 3_600_000_000
@@ -253,8 +253,8 @@ class Feedback:
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0
             return
-        self._harmful_us += elapsed_us * min(
-            self.missing / self._harm_limit, HASTE
+        self._harmful_us += elapsed_us * max(
+            1.0, min(self.missing / self._harm_limit / 2, HASTE)
         )
         if self._harmful_us > PATIENCE_US:
             off_us = min(MOST_OFF_US, LEAST_OFF_US * 2**self._failures)
