@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import core, registry
 
 from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.control.slots import frame
 
 PREFIX = 'nova_vhpc_'
 
@@ -262,7 +263,7 @@ def _slots(slots: Mapping[str, Any]) -> Iterator[core.Metric]:
         slot = one['slot']
         agreed.add_metric([cluster], float(slot is not None))
         if slot is not None:
-            share.add_metric([cluster], 1 / slot['every'])
+            share.add_metric([cluster], frame.part(slot['slots']))
     yield agreed
     yield share
     offset: Rows = (

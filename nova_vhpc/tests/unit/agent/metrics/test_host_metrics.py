@@ -141,7 +141,7 @@ class HostMetricsTest(base.BaseTestCase):
             'state': 'agreeing',
             'clock_offset_us': -1_500,
             'clusters': {
-                'a': {'slot': {'first': 1, 'every': 4, 'epoch': 0}},
+                'a': {'slot': {'slots': [1, 2, 9, 10], 'epoch': 0}},
                 'b': {'slot': None},
             },
         }
