@@ -249,7 +249,7 @@ def _slots(slots: Mapping[str, Any]) -> Iterator[core.Metric]:
     """Yield the slots of virtual clusters that run on several hosts."""
     agreed = core.GaugeMetricFamily(
         f'{PREFIX}cluster_slot_agreed',
-        '1 while the hosts of a virtual cluster agree on its slots.',
+        '1 while a virtual cluster has slots on all of its hosts.',
         labels=['cluster'],
     )
     share = core.GaugeMetricFamily(
@@ -260,6 +260,8 @@ def _slots(slots: Mapping[str, Any]) -> Iterator[core.Metric]:
     is_on = slots.get('state', 'off') != 'off'
     clusters = slots.get('clusters') or {}
     for cluster, one in clusters.items() if is_on else ():
+        if not one['hosts']:
+            continue
         slot = one['slot']
         agreed.add_metric([cluster], float(slot is not None))
         if slot is not None:
