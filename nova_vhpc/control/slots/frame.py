@@ -9,7 +9,7 @@ of its hosts is of use, wherever it is.
 Sets of slots are bit masks: bit *n* stands for slot *n* of the frame.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 SLOTS = 16
 """Slots of a frame."""
@@ -36,6 +36,11 @@ part of them is enough."""
 def numbers(mask: int) -> Iterator[int]:
     """Return the numbers of the slots in a mask, in order."""
     return (slot for slot in range(SLOTS) if mask >> slot & 1)
+
+
+def part(slots: Sized) -> float:
+    """Return which part of the time some slots are, 0 to 1."""
+    return len(slots) / SLOTS
 
 
 def count_for(part: float, before: int | None = None) -> int:

@@ -241,7 +241,7 @@ class SlotProtocol:
         ]
 
     def set_plays(self, plays: bool) -> None:
-        """Play slots from now on, or a local rotation."""
+        """Play slots from now on, or refuse them."""
         if plays != self.plays:
             self.plays, self._is_stale = plays, True
 
