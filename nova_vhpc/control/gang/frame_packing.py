@@ -11,7 +11,6 @@ says otherwise: a slot's windows begin with it, and what they leave of it is a
 pause.
 """
 
-import collections
 import dataclasses
 import functools
 import math
@@ -113,24 +112,6 @@ class Packing:
                 )
             windows += _slot([(length, gangs)], self.is_shared)
         return _merged(windows, len(self.slots))
-
-    @functools.cached_property
-    def worst(self) -> float:
-        """The largest part of what it should have that a gang lacks."""
-        received: collections.defaultdict[str, float] = (
-            collections.defaultdict(float)
-        )
-        for window in self.windows({}, 0.0):
-            for key in window.gangs:
-                received[key] += window.part
-        return max(
-            (
-                1 - received[key] / part
-                for key, part in self.parts.items()
-                if part > 0
-            ),
-            default=0.0,
-        )
 
     @functools.cached_property
     def _held(self) -> Mapping[str, float]:
