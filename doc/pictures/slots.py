@@ -59,7 +59,7 @@ def draw():
     canvas.text(
         20,
         258,
-        'p has every second slot, q, r and s every fourth. Free slots go to '
+        'Slots that are free on all of its hosts will do. Others go to '
         'whatever gains most on that host.\n'
         'The hosts agree by messages; no server knows all clusters.',
         12,

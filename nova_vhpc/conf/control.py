@@ -214,9 +214,9 @@ OPTS: list[Any] = [
         'harm_limit',
         0.01,
         0.5,
-        'Part of the CPU time that the kernel alone would give a server, '
-        'opted in or not, that gang windows may cost it. Where windows cost '
-        'a server more for some seconds, they are switched off for a while. '
+        'Part of the CPU time that the kernel alone would give a server '
+        'outside of gangs that gang windows may cost it. Where windows cost '
+        'one more for some seconds, they are switched off for a while. '
         'Lower it, for example to 0.03, if neighbours must not notice '
         'anything; raise it, for example to 0.1, if parallel programs gain '
         'too little on hosts that are shared with busy servers.',

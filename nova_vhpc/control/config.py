@@ -59,7 +59,7 @@ class ControlConfig:
     :ivar gang_favour: weight of a favoured VM, as a multiple of that of the
         heaviest VM.
     :ivar harm_limit: part of the CPU time that stock Linux would give a VM,
-        opted in or not, that gang windows may cost it.
+        outside of gangs, that gang windows may cost it.
 
     I/O-perception paper, section III:
 

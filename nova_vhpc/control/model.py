@@ -224,15 +224,11 @@ class PeerView:
 class ClusterSlot(NamedTuple):
     """Slots of the wall clock in which a cluster runs, on all of its hosts.
 
-    Slots are numbered by the wall clock; the cluster has those whose number
-    leaves the remainder ``first`` when divided by ``every``.
-
-    :ivar every: a power of two.
+    :ivar slots: a bit mask: bit *n* stands for slot *n* of each frame of 16.
     :ivar epoch: grows whenever the cluster gets other slots.
     """
 
-    first: int
-    every: int
+    slots: int
     epoch: int = 0
 
 
@@ -243,11 +239,14 @@ class GangDemand(NamedTuple):
     :ivar width: number of CPUs that it needs at the same time.
     :ivar part: part of the time, 0 to 1, in which its vCPUs should run
         together.
+    :ivar plays: whether this host would play windows for it. If not, its
+        cluster gets no slots on any host.
     """
 
     key: str
     width: int
     part: float
+    plays: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -267,7 +266,8 @@ class HostView:
         weights are in force; 0 if unknown.
     :ivar outside_cpus: CPUs that something else than VMs uses, mean over about
         a second; 0.0 if unknown.
-    :ivar slots: slots on which the hosts of a cluster agreed, by its id.
+    :ivar slots: slots on which the hosts of a cluster agreed, by its id; None
+        for a cluster on several hosts that has none on all of them.
         Clusters without an agreement are missing. No slot needs more CPUs
         than there are.
     """
@@ -283,7 +283,9 @@ class HostView:
     others: tuple[OtherVm, ...] = ()
     window_late_us: float = 0.0
     outside_cpus: float = 0.0
-    slots: Mapping[str, ClusterSlot] = dataclasses.field(default_factory=dict)
+    slots: Mapping[str, ClusterSlot | None] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class VmPlan(NamedTuple):

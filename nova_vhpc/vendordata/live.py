@@ -23,6 +23,7 @@ from oslo_log import log as logging
 from nova_vhpc import conf as conf_package
 from nova_vhpc.agent import errors
 from nova_vhpc.agent.rpc import control, transport
+from nova_vhpc.control.slots import frame
 from nova_vhpc.vendordata import model
 
 LOG = logging.getLogger(__name__)
@@ -155,8 +156,8 @@ def _is_steered(binding: Mapping[str, Any], uuid: str) -> bool | None:
 def _slot_share(status: Mapping[str, Any], cluster_uuid: str) -> float | None:
     slots = (status.get('peers') or {}).get('slots') or {}
     cluster = (slots.get('clusters') or {}).get(cluster_uuid) or {}
-    slot = cluster.get('slot')
-    return None if slot is None else _number(1 / slot['every'], 3)
+    numbers = (cluster.get('slot') or {}).get('slots')
+    return None if numbers is None else _number(frame.part(numbers), 3)
 
 
 def _problem(

@@ -103,7 +103,11 @@ class SlotAgent:
         """Take note of what wants slots on this host."""
         wanted = [
             protocol.Gang(
-                one.key, one.width, one.part, one.key in self.clusters
+                one.key,
+                one.width,
+                one.part,
+                one.key in self.clusters,
+                one.plays,
             )
             for one in gangs
         ]
@@ -114,7 +118,7 @@ class SlotAgent:
             self._agenda.now_us,
         )
 
-    def table(self) -> Mapping[str, model.ClusterSlot]:
+    def table(self) -> Mapping[str, model.ClusterSlot | None]:
         """Return the slots agreed on, by cluster."""
         return self._protocol.agreed
 

@@ -252,7 +252,7 @@ def overloaded(host: Host) -> bool:
     load = [0] * frame.SLOTS
     for key, slot in host.protocol.table.items():
         gang = host.gangs.get(key)
-        for number in range(slot.first, frame.SLOTS, slot.every):
+        for number in frame.numbers(slot.slots):
             load[number] += 0 if gang is None else gang.width
     return max(load) > host.cpus
 

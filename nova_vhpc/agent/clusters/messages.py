@@ -14,8 +14,10 @@ from nova_vhpc.control import leases
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots import messages as slots
+from nova_vhpc.control.slots import protocol as slot_protocol
 
 _MOST = 2**63 - 1
+_MOST_CPUS = 2**20
 
 
 def encode_phase(message: protocol.Message) -> dict[str, Any]:
@@ -46,12 +48,7 @@ def encode_slots(message: slots.Message) -> dict[str, Any]:
     fields = _envelope(message) | report._asdict()
     del fields['decision']
     if decision is not None:
-        first, every = decision.place or (None, None)
-        fields['decision'] = decision._asdict() | {
-            'first': first,
-            'every': every,
-        }
-        del fields['decision']['place']
+        fields['decision'] = decision._asdict()
     return fields | {
         'wall_us': message.wall_us,
         'lags': dict(message.lags),
@@ -66,10 +63,13 @@ def decode_slots(fields: dict[str, Any]) -> slots.Message:
     return slots.Message(
         *_read_envelope(fields),
         slots.Report(
-            _count(fields['wanted']),
+            _number(fields['wanted'], 1, frame.SLOTS),
+            _number(fields['width'], 1, _MOST_CPUS),
             _number(fields['blocked'], 0, frame.ALL),
             _number(fields['avoided'], 0, frame.ALL),
+            _number(fields['taken'], 0, frame.ALL),
             _flag(fields['plays']),
+            _number(fields['rests'], 0, slot_protocol.FARTHEST),
             _flag(fields['ready']),
             _decision(fields.get('decision')),
             _number(fields['slot_us'], 0, 2**40),
@@ -103,13 +103,15 @@ def _read_envelope(fields: dict[str, Any]) -> tuple[str, str, int, int, int]:
 def _decision(fields: Any) -> slots.Decision | None:
     if fields is None:
         return None
-    place = None
-    if fields['every'] is not None:
-        every = _count(fields['every'])
-        place = frame.Place(_number(fields['first'], 0, every - 1), every)
+    all_slots = _number(fields['slots'], 0, frame.ALL)
+    base = _number(fields['base'], 0, frame.ALL)
+    if base & ~all_slots:
+        raise ValueError(f'base {base} is not within slots {all_slots}')
     return slots.Decision(
-        place,
-        _count(fields['wanted']),
+        base,
+        all_slots,
+        _number(fields['wanted'], 1, frame.SLOTS),
+        _number(fields['width'], 1, _MOST_CPUS),
         _number(fields['span'], 1, 2**31 - 1),
         _number(fields['epoch'], 0, slots.MAX_EPOCH),
     )
@@ -136,12 +138,6 @@ def _number(value: Any, least: int, most: int) -> int:
             f'{str(value)[:40]} is not an integer from {least} to {most}'
         )
     return value
-
-
-def _count(value: Any) -> int:
-    if _number(value, 1, frame.SLOTS) not in frame.COUNTS:
-        raise ValueError(f'{value} is not one of {frame.COUNTS}')
-    return int(value)
 
 
 def _flag(value: Any) -> bool:

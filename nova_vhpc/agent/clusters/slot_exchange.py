@@ -17,7 +17,7 @@ from typing import Any
 from nova_vhpc.agent import periodic
 from nova_vhpc.agent.clusters import bus
 from nova_vhpc.control import leases, model
-from nova_vhpc.control.slots import clock_offset, messages, protocol
+from nova_vhpc.control.slots import clock_offset, frame, messages, protocol
 
 LOG = logging.getLogger(__name__)
 
@@ -31,6 +31,21 @@ def _now_us() -> int:
 
 def _wall_us() -> int:
     return time.time_ns() // 1000
+
+
+def _slot(slot: model.ClusterSlot | None) -> dict[str, Any] | None:
+    """Return slots as they are shown."""
+    return slot and {
+        'slots': list(frame.numbers(slot.slots)),
+        'epoch': slot.epoch,
+    }
+
+
+def _host_state(report: messages.Report) -> str:
+    """Return what a host does about a cluster's slots, as it is shown."""
+    if not report.plays:
+        return 'refuses'
+    return 'rests' if report.rests else 'slots'
 
 
 class SlotExchange:
@@ -52,7 +67,7 @@ class SlotExchange:
         self._clock = clock_offset.ClockOffset(rules.host)
         self._lock = threading.Lock()
         self._bus: bus.PeerBus | None = None
-        self._table: Mapping[str, model.ClusterSlot] = {}
+        self._table: Mapping[str, model.ClusterSlot | None] = {}
         self._offset_us: int | None = None
         self._sent = 0
         self._thread = periodic.PeriodicThread(
@@ -93,7 +108,9 @@ class SlotExchange:
         heard = self._bus.subscribed
         now_us = _now_us()
         wanted = [
-            protocol.Gang(one.key, one.width, one.part, one.key in clusters)
+            protocol.Gang(
+                one.key, one.width, one.part, one.key in clusters, one.plays
+            )
             for one in gangs
             # Without the messages of others it would decide for them.
             if one.key in heard or one.key not in clusters
@@ -102,7 +119,7 @@ class SlotExchange:
         with self._lock:
             self._protocol.demand(wanted, present, cpus, now_us)
 
-    def table(self) -> Mapping[str, model.ClusterSlot]:
+    def table(self) -> Mapping[str, model.ClusterSlot | None]:
         """Return the slots agreed on, by cluster. Never waits."""
         return self._table
 
@@ -126,12 +143,10 @@ class SlotExchange:
         with self._lock:
             clusters = {
                 key: {
-                    'slot': None
-                    if key not in self._table
-                    else self._table[key]._asdict(),
+                    'slot': _slot(self._table.get(key)),
                     'leads': one.leads,
                     'hosts': {
-                        host: 'slots' if report.plays else 'local'
+                        host: _host_state(report)
                         for host, report in sorted(
                             leases.live(one.received, now_us)
                         )
@@ -213,12 +228,13 @@ class SlotExchange:
         self._protocol.set_plays(not is_off)
         if is_off:
             LOG.warning(
-                'Gang windows follow a local rotation: %s', self._detail()
+                'Virtual clusters on several hosts have no gang windows: %s',
+                self._detail(),
             )
         else:
             LOG.info(
-                'Gang windows follow slots again: the clock agrees with '
-                'those of other hosts'
+                'Virtual clusters on several hosts may have gang windows '
+                'again: the clock agrees with those of other hosts'
             )
 
     def _leave(self) -> None:

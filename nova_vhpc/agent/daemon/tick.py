@@ -132,7 +132,8 @@ class TickLoop:
     :param window_late_us: returns by how much gang windows begin late, in
         microseconds.
     :param offline_cpus: returns the host's CPUs that are switched off.
-    :param slots: returns the slots that hosts agreed on, by cluster.
+    :param slots: returns the slots that hosts agreed on, by cluster;
+        None for none.
     :ivar ticks: number of ticks so far.
     :ivar overruns: number of control periods that were missed.
     :ivar failures: number of ticks that raised an exception.
@@ -157,7 +158,7 @@ class TickLoop:
         ] = lambda now_us: (),
         window_late_us: Callable[[], float] = lambda: 0.0,
         offline_cpus: Callable[[], frozenset[int]] = frozenset,
-        slots: Callable[[], Mapping[str, model.ClusterSlot]] = dict,
+        slots: Callable[[], Mapping[str, model.ClusterSlot | None]] = dict,
     ) -> None:
         self.period_us = period_us
         self.cpus = cpus

@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import core, registry
 
 from nova_vhpc.agent.uplinks import publish_worker
+from nova_vhpc.control.slots import frame
 
 PREFIX = 'nova_vhpc_'
 
@@ -248,7 +249,7 @@ def _slots(slots: Mapping[str, Any]) -> Iterator[core.Metric]:
     """Yield the slots of virtual clusters that run on several hosts."""
     agreed = core.GaugeMetricFamily(
         f'{PREFIX}cluster_slot_agreed',
-        '1 while the hosts of a virtual cluster agree on its slots.',
+        '1 while a virtual cluster has slots on all of its hosts.',
         labels=['cluster'],
     )
     share = core.GaugeMetricFamily(
@@ -259,10 +260,12 @@ def _slots(slots: Mapping[str, Any]) -> Iterator[core.Metric]:
     is_on = slots.get('state', 'off') != 'off'
     clusters = slots.get('clusters') or {}
     for cluster, one in clusters.items() if is_on else ():
+        if not one['hosts']:
+            continue
         slot = one['slot']
         agreed.add_metric([cluster], float(slot is not None))
         if slot is not None:
-            share.add_metric([cluster], 1 / slot['every'])
+            share.add_metric([cluster], frame.part(slot['slots']))
     yield agreed
     yield share
     offset: Rows = (

@@ -22,7 +22,7 @@ of.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from nova_vhpc.control import model
 
@@ -61,8 +61,10 @@ SHARE_PER_S = 0.3
 """Share correction for each second of debt."""
 
 PATIENCE_US = 5_000_000
+HASTE = 4.0
 """Time for which a VM may lack more than ``harm_limit``: the corrections need
-some seconds."""
+some seconds. It may lack four times as much for half as long, and so on, up to
+this many times."""
 
 LEAST_OFF_US = 60_000_000
 MOST_OFF_US = 3_600_000_000
@@ -151,6 +153,7 @@ class Feedback:
         gangs: Mapping[str, Account],
         outside: Mapping[str, Account],
         mix: frozenset[str] | None = None,
+        guarded: Collection[str] | None = None,
     ) -> None:
         """Take in one control period.
 
@@ -159,6 +162,9 @@ class Feedback:
         :param outside: the same of VMs in no gang.
         :param mix: uuids of gangs and CPU-bound VMs, measured or not; those of
             ``gangs`` and ``outside`` if None.
+        :param guarded: uuids of the VMs that must not lack CPU time; those of
+            ``outside`` if None. What spins may lack some if its vCPUs run
+            together for it.
         """
         accounts = {**gangs, **outside}
         if mix is None:
@@ -189,12 +195,22 @@ class Feedback:
                 self.playing = True
                 self.reason = ''
             return
+        if not gangs:
+            # Other hosts do not play for them, which is no trial here.
+            self._wait(0.0, '')
+            return
         of_outside = sum(account.entitled for account in outside.values())
-        self._steer(elapsed_us, gangs, outside, of_outside / entitled)
+        self._steer(gangs, outside, of_outside / entitled)
+        self._guard(elapsed_us, outside if guarded is None else guarded)
 
     def watch_again(self) -> None:
         """Watch the host without windows, before these are played again."""
         self._wait(WATCH_US, WATCHED)
+
+    @property
+    def is_harmful(self) -> bool:
+        """Whether windows are off because a VM lacked CPU time."""
+        return self.reason == HARMFUL and self._wait_us > 0
 
     def shares(self) -> model.Shares:
         """Return what each VM received of its entitlement."""
@@ -217,24 +233,29 @@ class Feedback:
 
     def _steer(
         self,
-        elapsed_us: float,
-        gangs: Iterable[str],
-        outside: Iterable[str],
+        gangs: Collection[str],
+        outside: Collection[str],
         pause_part: float,
     ) -> None:
+        """Correct pauses."""
         if outside:
             self.pause_correction = (
                 PAUSE_PER_S
                 * pause_part
                 * (self._largest_debt_s(outside) - self._largest_debt_s(gangs))
             )
+
+    def _guard(self, elapsed_us: float, guarded: Iterable[str]) -> None:
+        """Switch windows off if a VM lacks too much, sooner the more it is."""
         self.missing = max(
-            (one.missing for one in self._received.values()), default=0.0
+            (self._received[uuid].missing for uuid in guarded), default=0.0
         )
         if self.missing <= self._harm_limit:
             self._harmful_us = 0.0
             return
-        self._harmful_us += elapsed_us
+        self._harmful_us += elapsed_us * max(
+            1.0, min(self.missing / self._harm_limit / 2, HASTE)
+        )
         if self._harmful_us > PATIENCE_US:
             off_us = min(MOST_OFF_US, LEAST_OFF_US * 2**self._failures)
             self._failures += 1

@@ -11,7 +11,6 @@ says otherwise: a slot's windows begin with it, and what they leave of it is a
 pause.
 """
 
-import collections
 import dataclasses
 import functools
 import math
@@ -115,24 +114,6 @@ class Packing:
         return _merged(windows, len(self.slots))
 
     @functools.cached_property
-    def worst(self) -> float:
-        """The largest part of what it should have that a gang lacks."""
-        received: collections.defaultdict[str, float] = (
-            collections.defaultdict(float)
-        )
-        for window in self.windows({}, 0.0):
-            for key in window.gangs:
-                received[key] += window.part
-        return max(
-            (
-                1 - received[key] / part
-                for key, part in self.parts.items()
-                if part > 0
-            ),
-            default=0.0,
-        )
-
-    @functools.cached_property
     def _held(self) -> Mapping[str, float]:
         """Part of the frame that each gang has in slots of its own."""
         return _held_parts(self.slots, self.parts)
@@ -159,8 +140,7 @@ def pack(
     wide_first = sorted(demands, key=lambda one: (-one.width, one.key))
     for one in wide_first:
         if one.key in agreed:
-            place = agreed[one.key]
-            for number in range(place.first, frame.SLOTS, place.every):
+            for number in frame.numbers(agreed[one.key].slots):
                 if one.width <= left[number]:
                     slots[number].add(one.key)
                     left[number] -= one.width

@@ -80,6 +80,9 @@ SOME_SLEEP = 'no windows: only some of its vCPUs never sleep'
 NOT_SPINNING = (
     'needs no windows: its vCPUs sleep, or reach their quota, at times'
 )
+NO_COMMON_SLOTS = (
+    'no windows: its cluster, or one beside it, has no slots on all its hosts'
+)
 BUSY_SERVERS = (
     'no windows: they would delay VMs that are busy and sleep at times'
 )
@@ -152,7 +155,14 @@ class GangPolicy:
             return base.SliceDecision()
         if not (limits.can_idle and limits.can_place):
             lacking = MAY_NOT_PLACE if limits.can_idle else CANNOT_IDLE
-            return _without({vm.uuid: lacking for vm in parallel})
+            return _without(
+                {vm.uuid: lacking for vm in parallel},
+                _refusals(
+                    vm.cluster
+                    for vm in parallel
+                    if self._demand_tracker.is_spinning(vm.uuid)
+                ),
+            )
         reasons: dict[str, str] = {}
         for vm in parallel:
             # What windows cost such a VM would not be known.
@@ -167,9 +177,15 @@ class GangPolicy:
             gang for gang in formed if gang.width > 1 or gang.key in view.slots
         ]
         reasons |= gangs.left_out(candidates, gang_list)
+        in_gangs = {one.uuid for gang in formed for one in gang.members}
+        refusals = _refusals(
+            one.cluster
+            for one in candidates
+            if one.member.uuid not in in_gangs
+        )
         if not formed:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return _without(reasons)
+            return _without(reasons, refusals)
         own_weights = fair_share.own_weights(view)
         host_cpus = self._usable_cpus.all_cpus
         demanded_cpus = self._stock_demand.advance(
@@ -182,17 +198,13 @@ class GangPolicy:
             gang_list, vms, fair, own_weights, view.slots, len(host_cpus)
         )
         # What this host asks for when hosts agree on slots.
-        wanted = tuple(
-            model.GangDemand(one.key, one.width, one.part)
-            for one in (
-                *self._rotations.demands,
-                *(one.demand(fair) for one in formed if one not in gang_list),
-            )
-            if one.part > 0
-        )
+        demands = [
+            *self._rotations.demands,
+            *(one.demand(fair) for one in formed if one not in gang_list),
+        ]
         if not gang_list:
             self.feedback.advance(view.period_us, {}, {}, frozenset())
-            return _without(reasons, wanted)
+            return _without(reasons, _wanted(demands, True) + refusals)
         members = {
             member.uuid: member
             for gang in gang_list
@@ -208,13 +220,15 @@ class GangPolicy:
             and vm.uuid not in members
             and vm.uuid not in urgent
         ]
-        self._measure(vms, fair, members, cpu_bound, view.period_us)
+        self._measure(vms, fair, members, in_gangs, cpu_bound, view.period_us)
         for gang in gang_list:
             if gang.key in rotation.excluded or not self.feedback.playing:
                 for uuid, *_ in gang.members:
                     reasons[uuid] = NO_PLACE
                     if uuid in members:
                         reasons[uuid] = f'no windows: {self.feedback.reason}'
+                    elif gang.key in view.slots:
+                        reasons[uuid] = NO_COMMON_SLOTS
         intermittent = (
             own_weights.keys() - members.keys() - {vm.uuid for vm in cpu_bound}
         )
@@ -232,6 +246,12 @@ class GangPolicy:
             cpu_bound,
             headroom,
             own_weights,
+        )
+        # Where nothing competes, a cluster runs in any slots.
+        wanted = refusals + _wanted(
+            demands,
+            reason == NEEDLESS
+            or (reason is None and not self.feedback.is_harmful),
         )
         if reason is not None:
             if self.feedback.playing:
@@ -329,19 +349,21 @@ class GangPolicy:
         vms: Iterable[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         members: Collection[str],
+        in_gangs: Collection[str],
         cpu_bound: Iterable[model.VmView | model.OtherVm],
         elapsed_us: float,
     ) -> None:
         """Compare the CPU time that VMs received with their entitlement.
 
         :param members: uuids of the members of gangs that may have windows.
+        :param in_gangs: uuids of the members of all gangs.
         """
-        never_sleep = frozenset((*members, *(vm.uuid for vm in cpu_bound)))
-        in_gangs: dict[str, feedback.Account] = {}
+        never_sleep = frozenset((*in_gangs, *(vm.uuid for vm in cpu_bound)))
+        favoured: dict[str, feedback.Account] = {}
         outside: dict[str, feedback.Account] = {}
         for vm in vms:
             sample = vm.sample
-            accounts = in_gangs if vm.uuid in members else outside
+            accounts = favoured if vm.uuid in members else outside
             if not (
                 sample.vcpu_run_us and sample.elapsed_us and fair[vm.uuid] > 0
             ):
@@ -352,7 +374,13 @@ class GangPolicy:
                 # In most periods it uses nothing, and then much at once.
                 received = self._demand_tracker.used_cpus(vm.uuid)
             accounts[vm.uuid] = feedback.Account(fair[vm.uuid], received)
-        self.feedback.advance(elapsed_us, in_gangs, outside, never_sleep)
+        self.feedback.advance(
+            elapsed_us,
+            favoured,
+            outside,
+            never_sleep,
+            outside.keys() - in_gangs,
+        )
 
 
 def _needless_or_harmful(
@@ -376,6 +404,25 @@ def _needless_or_harmful(
     ):
         return BUSY_SERVERS
     return None
+
+
+def _wanted(
+    demands: Iterable[matrix.Demand], plays: bool
+) -> tuple[model.GangDemand, ...]:
+    """Return what this host asks for when hosts agree on slots."""
+    return tuple(
+        model.GangDemand(one.key, one.width, one.part, plays)
+        for one in demands
+        if one.part > 0
+    )
+
+
+def _refusals(clusters: Iterable[str | None]) -> tuple[model.GangDemand, ...]:
+    """Return that this host plays no windows for these clusters."""
+    return tuple(
+        model.GangDemand(cluster, 1, 1.0, plays=False)
+        for cluster in sorted({one for one in clusters if one})
+    )
 
 
 def _without(

@@ -3,6 +3,7 @@
 
 """The rotation of a host's gangs over time; small changes change nothing."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from nova_vhpc.control import memo, model
@@ -46,12 +47,16 @@ class Rotations:
         vms: Sequence[model.VmView | model.OtherVm],
         fair: Mapping[str, float],
         own_weights: Mapping[str, int],
-        agreed: Mapping[str, model.ClusterSlot],
+        agreed: Mapping[str, model.ClusterSlot | None],
         cpus: int,
     ) -> matrix.Rotation:
         """Return the slots for what gangs are entitled to.
 
-        :param agreed: slots on which the hosts of a cluster agreed.
+        Where hosts agreed on slots a gang may get less than it is entitled
+        to: what one host plays at another time serves nobody.
+
+        :param agreed: slots on which the hosts of a cluster agreed; a gang
+            with None is left out.
         :param cpus: number of CPUs.
         """
         earlier = {one.key: one for one in self.demands}
@@ -68,8 +73,13 @@ class Rotations:
             if now.part > 0:
                 demands.append(now)
         self.demands = tuple(demands)
+        denied = {key for key, slot in agreed.items() if slot is None}
+        packed = tuple(one for one in demands if one.key not in denied)
         in_gangs = {
-            member.uuid for gang in gang_list for member in gang.members
+            member.uuid
+            for gang in gang_list
+            if gang.key not in denied
+            for member in gang.members
         }
         outside = sum(
             part for uuid, part in fair.items() if uuid not in in_gangs
@@ -88,20 +98,19 @@ class Rotations:
             )
         )
         held = {
-            one.key: agreed[one.key] for one in demands if one.key in agreed
+            one.key: slot
+            for one in packed
+            if (slot := agreed.get(one.key)) is not None
         }
-        if not held:
+        if held:
+            self.packing = self._pack(packed, held, cpus, is_shared, cpu_bound)
+            rotation = self.packing.rotation
+        else:
             self.packing = None
-            return self._rotation(self.demands, cpus, is_shared, cpu_bound)
-        packing = self._pack(self.demands, held, cpus, is_shared, cpu_bound)
-        if packing.worst > matrix.GOOD_ENOUGH:
-            # Nobody may lack time because other hosts agreed on something.
-            local = self._rotation(self.demands, cpus, is_shared, cpu_bound)
-            if not local.excluded:
-                self.packing = None
-                return local
-        self.packing = packing
-        return packing.rotation
+            rotation = self._rotation(packed, cpus, is_shared, cpu_bound)
+        return dataclasses.replace(
+            rotation, excluded=rotation.excluded | denied
+        )
 
     def corrected(
         self,

@@ -18,9 +18,10 @@ class Cluster:
     :ivar host: name of this host.
     :ivar since_us: since when this host listens.
     :ivar width: number of CPUs that its members need side by side here.
-    :ivar wanted: it is entitled to every so many-th slot here.
+    :ivar wanted: number of slots that it is entitled to here.
     :ivar is_shared: whether other hosts may have members.
-    :ivar has_others: whether another host that plays slots is heard.
+    :ivar plays: whether this host would play windows for it.
+    :ivar has_others: whether another host is heard.
     :ivar asked_us: when the gang policy last asked for slots.
     :ivar received: last report of each other host.
     :ivar is_ready: whether this host has listened for long enough to lead.
@@ -29,6 +30,7 @@ class Cluster:
     :ivar hold_us: until when it does so without a leader.
     :ivar blocked: see :class:`~nova_vhpc.control.slots.messages.Report`.
     :ivar avoided: the same.
+    :ivar taken: the same.
     :ivar fits: whether it fits in its slots beside the clusters of higher rank
         of this host.
     :ivar sent: the last report that was sent; None for none.
@@ -46,6 +48,7 @@ class Cluster:
     is_shared: bool
     asked_us: int
     received: leases.Leases[Report] = dataclasses.field(default_factory=dict)
+    plays: bool = True
     has_others: bool = False
     is_ready: bool = False
     leads: bool = False
@@ -53,6 +56,8 @@ class Cluster:
     hold_us: int = 0
     blocked: int = 0
     avoided: int = 0
+    taken: int = 0
+    rests: int = 0
     fits: bool = True
     sent: Report | None = None
     sent_us: int = 0
@@ -60,28 +65,31 @@ class Cluster:
     seq: int = 0
     owes_reply: bool = False
 
-    def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
-        """Return name and report of each other host that plays slots."""
-        return (
-            (host, report)
-            for host, report in leases.live(self.received, now_us)
-            if report.plays
-        )
+    @property
+    def base(self) -> int:
+        """The slots that it is guaranteed, as a mask."""
+        return 0 if self.decision is None else self.decision.base
 
-    def update_leader(
-        self, plays: bool, now_us: int, join_us: int, hold_us: int
-    ) -> None:
+    @property
+    def slots(self) -> int:
+        """All of its slots, as a mask."""
+        return 0 if self.decision is None else self.decision.slots
+
+    def live(self, now_us: int) -> Iterator[tuple[str, Report]]:
+        """Return name and report of each other host."""
+        return leases.live(self.received, now_us)
+
+    def update_leader(self, now_us: int, join_us: int, hold_us: int) -> None:
         """Find out who leads, and follow its decision.
 
         The host with the lowest name leads. It waits until it has listened
         for a while; until then the one before it goes on.
 
-        :param plays: whether this host plays slots.
         :param join_us: for how long a host listens before it may lead.
         :param hold_us: for how long a decision holds without a leader.
         """
         live = list(self.live(now_us))
-        self.is_ready = plays and now_us - self.since_us >= join_us
+        self.is_ready = now_us - self.since_us >= join_us
         lower = [report for host, report in live if host < self.host]
         if self.leads:
             self.leads = self.is_ready and not any(
@@ -102,6 +110,23 @@ class Cluster:
             elif now_us >= self.hold_us:
                 self.decision, self.hold_us = None, 0
 
+    def distance(self, now_us: int) -> int:
+        """Return how far the cluster is from one without slots.
+
+        :returns: 0 if it has slots, and all of its hosts play them; 1 if it
+            has none; more if a host rests for the sake of another one.
+        """
+        if not self.slots:
+            return 1
+        return min(
+            (
+                report.rests + 1
+                for _, report in self.live(now_us)
+                if report.rests
+            ),
+            default=0,
+        )
+
     def must_hear(self, host: str, now_us: int) -> bool:
         """Return whether a host that joins must hear this host soon.
 
@@ -112,36 +137,54 @@ class Cluster:
             and all(host <= other for other, _ in self.live(now_us))
         )
 
-    def demand(self, now_us: int) -> tuple[int, int]:
-        """Return the ``wanted`` and the span that the reports amount to."""
-        wanted, span = self.wanted, 1
+    def demand(self, now_us: int) -> tuple[int, int, int]:
+        """Return wanted slots, width and span by all reports."""
+        wanted, width, span = self.wanted, self.width, 1
         for _, report in self.live(now_us):
-            wanted = max(wanted, report.wanted)
+            wanted = min(wanted, report.wanted)
+            width = max(width, report.width)
             span += 1
-        return wanted, span
+        return wanted, width, span
 
-    def rank(self, now_us: int) -> tuple[bool, int, int, str]:
+    def rank(self, now_us: int) -> tuple[int, int, int, str]:
         """Return what sorts clusters, those of highest rank first.
 
-        It is the same on all hosts that follow the same decision.
+        What is widest finds a place least easily. The rank is the same on all
+        hosts that follow the same decision.
         """
         if self.decision is None or self.leads:
-            wanted, span = self.demand(now_us)
+            wanted, width, span = self.demand(now_us)
         else:
-            wanted, span = self.decision.wanted, self.decision.span
-        return not self.is_shared, wanted, -span, self.key
+            _, _, wanted, width, span, _ = self.decision
+        return -width, -span, -wanted, self.key
 
-    def decide(self, now_us: int) -> None:
-        """Decide for all hosts, as their leader."""
-        blocked, avoided = self.blocked, self.avoided
+    def decide(self, now_us: int, plays: bool) -> None:
+        """Decide for all hosts, as their leader.
+
+        A cluster that runs in windows on some of its hosts only waits there
+        for the others: it gets none then.
+
+        :param plays: whether this host would play windows for it.
+        """
+        blocked, avoided, taken = self.blocked, self.avoided, self.taken
         for _, report in self.live(now_us):
             blocked |= report.blocked
             avoided |= report.avoided
-        wanted, span = self.demand(now_us)
-        before = self.decision
-        held = None if before is None else before.place
-        place = frame.choose(wanted, blocked, avoided, held)
-        epoch = 0 if before is None else before.epoch
-        if before is None or place != held:
+            taken |= report.taken
+        if not plays or not all(
+            report.plays for _, report in self.live(now_us)
+        ):
+            blocked = taken = frame.ALL
+        wanted, width, span = self.demand(now_us)
+        before = self.decision or Decision(0, 0, 0, 0, 0, 0)
+        least = frame.least(wanted)
+        base = frame.choose(least, blocked, avoided, before.base)
+        slots = base
+        if base.bit_count() == least:
+            slots |= frame.choose(
+                wanted - least, taken | base, 0, before.slots & ~base
+            )
+        epoch = before.epoch
+        if self.decision is None or slots != before.slots:
             epoch = min(epoch + 1, MAX_EPOCH)
-        self.decision = Decision(place, wanted, span, epoch)
+        self.decision = Decision(base, slots, wanted, width, span, epoch)

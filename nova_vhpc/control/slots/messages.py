@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nova_vhpc.control import leases
-from nova_vhpc.control.slots import frame
 
 MAX_EPOCH = 2**31 - 1
 
@@ -21,14 +20,19 @@ MAX_LAG_US = 3_600_000_000
 class Decision(NamedTuple):
     """Where a cluster runs, as the leader of its hosts decided.
 
-    :ivar place: its slots; None if none is free on all of its hosts.
-    :ivar wanted: it wants every so many-th slot.
+    :ivar base: the slots, as a mask, that it is guaranteed; 0 if there are
+        none on all of its hosts.
+    :ivar slots: these, and others that nobody else needs.
+    :ivar wanted: number of slots that it wants.
+    :ivar width: most CPUs that it needs on any of its hosts.
     :ivar span: number of its hosts.
-    :ivar epoch: grows whenever ``place`` changes.
+    :ivar epoch: grows whenever ``slots`` changes.
     """
 
-    place: frame.Place | None
+    base: int
+    slots: int
     wanted: int
+    width: int
     span: int
     epoch: int
 
@@ -36,21 +40,30 @@ class Decision(NamedTuple):
 class Report(NamedTuple):
     """What one host says about one cluster.
 
-    :ivar wanted: the cluster is entitled to every so many-th slot there.
-    :ivar blocked: slots in which it does not fit beside clusters of higher
-        rank.
-    :ivar avoided: slots in which it does not fit beside those of lower rank.
-    :ivar plays: whether the host plays slots at all; if not, it plays a local
-        rotation, and counts for nothing.
+    :ivar wanted: number of slots that the cluster is entitled to there.
+    :ivar width: number of CPUs that it needs side by side there.
+    :ivar blocked: slots in which it does not fit beside what is guaranteed to
+        clusters of higher rank.
+    :ivar avoided: slots in which it does not fit beside what is guaranteed to
+        those of lower rank.
+    :ivar taken: slots in which it does not fit beside what is guaranteed to
+        all others, and what those of higher rank have besides.
+    :ivar plays: whether the host would play windows for the cluster. If one
+        would not, the cluster gets no slots.
+    :ivar rests: 0 if the host plays the cluster's slots. Else it plays none,
+        for the sake of another cluster so many clusters away that has none.
     :ivar ready: whether the host has listened for long enough to lead.
     :ivar decision: the decision, if the host leads; else None.
     :ivar slot_us: length of the host's slots; 0 if unknown.
     """
 
     wanted: int
+    width: int
     blocked: int = 0
     avoided: int = 0
+    taken: int = 0
     plays: bool = True
+    rests: int = 0
     ready: bool = False
     decision: Decision | None = None
     slot_us: int = 0

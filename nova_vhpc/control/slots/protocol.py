@@ -40,6 +40,11 @@ RENEWALS = 3
 number: a host that died blocks the slots of all its clusters meanwhile."""
 
 
+FARTHEST = 3
+"""So many clusters away from one without slots hosts rest. A greater number
+would be kept alive by hosts that hear each other only."""
+
+
 class Gang(NamedTuple):
     """What wants slots on this host.
 
@@ -47,12 +52,14 @@ class Gang(NamedTuple):
     :ivar width: number of CPUs that it needs.
     :ivar part: part of the time that it is entitled to, 0 to 1.
     :ivar is_shared: whether other hosts may have members.
+    :ivar plays: whether this host would play windows for it.
     """
 
     key: str
     width: int
     part: float
     is_shared: bool
+    plays: bool = True
 
 
 class SlotProtocol:
@@ -61,11 +68,11 @@ class SlotProtocol:
     :param host: name of this host, unique among the clusters' hosts.
     :param boot: number of this start, greater than at earlier starts.
     :param hosts_of: see :class:`~nova_vhpc.control.leases.LeaseTable`.
-    :param slot_us: length of this host's slots; 0 if unknown. To this host,
-        one with another length plays a local rotation.
+    :param slot_us: length of this host's slots; 0 if unknown. Hosts with
+        different lengths have no common slots.
     :ivar lease_us: for how long this host's reports hold.
-    :ivar plays: whether this host plays slots. If not, it says so, listens,
-        and has an empty table.
+    :ivar plays: whether this host plays slots. If not, it says so, and its
+        clusters have no slots on any host.
     :ivar clusters: what is known of each cluster, by key.
     :ivar live: other hosts with a lease in force.
     :ivar other_lengths: length of the slots of hosts that have another one.
@@ -95,22 +102,25 @@ class SlotProtocol:
         self.other_lengths: dict[str, int] = {}
         self._cpus = 0
         self._shared = 0
+        self._distances: dict[str, int] = {}
         self._is_stale = True
         self._expire_us = 0
         self._renewed_us = 0
 
     @property
-    def agreed(self) -> dict[str, model.ClusterSlot]:
-        """What the table has of clusters that other hosts may have, too.
+    def agreed(self) -> dict[str, model.ClusterSlot | None]:
+        """The slots of clusters; None for none on all hosts of a cluster.
 
-        What is on this host alone is better packed by this host alone. A
-        single vCPU needs no slots unless another host is heard.
+        Empty if no cluster has members on other hosts: what is on this host
+        alone is better packed by this host alone.
         """
+        if not any(one.has_others for one in self.clusters.values()):
+            return {}
         return {
-            key: slot
-            for key, slot in self.table.items()
-            if self.clusters[key].is_shared
-            and (self.clusters[key].width > 1 or self.clusters[key].has_others)
+            key: None
+            if one.rests or self._distances.get(key)
+            else self.table.get(key)
+            for key, one in self.clusters.items()
         }
 
     @property
@@ -150,14 +160,16 @@ class SlotProtocol:
                     frame.count_for(gang.part),
                     gang.is_shared,
                     now_us,
+                    plays=gang.plays,
                 )
                 self._shared += gang.is_shared
                 self._is_stale = True
                 continue
             one.asked_us = now_us
             wanted = frame.count_for(gang.part, one.wanted)
-            if (wanted, gang.width) != (one.wanted, one.width):
-                one.wanted, one.width = wanted, gang.width
+            now = wanted, gang.width, gang.plays
+            if now != (one.wanted, one.width, one.plays):
+                one.wanted, one.width, one.plays = now
                 self._is_stale = True
 
     def receive(self, message: Message, now_us: int) -> bool:
@@ -201,7 +213,7 @@ class SlotProtocol:
         """
         outbox = self._forget(now_us)
         if self._is_stale or any(
-            one.is_ready != (now_us - one.since_us >= JOIN_US and self.plays)
+            one.is_ready != (now_us - one.since_us >= JOIN_US)
             or (one.hold_us and now_us >= one.hold_us)
             for one in self.clusters.values()
         ):
@@ -229,7 +241,7 @@ class SlotProtocol:
         ]
 
     def set_plays(self, plays: bool) -> None:
-        """Play slots from now on, or a local rotation."""
+        """Play slots from now on, or refuse them."""
         if plays != self.plays:
             self.plays, self._is_stale = plays, True
 
@@ -262,7 +274,7 @@ class SlotProtocol:
         clusters = list(self.clusters.values())
         for one in clusters:
             one.has_others = any(True for _ in one.live(now_us))
-            one.update_leader(self.plays, now_us, JOIN_US, self.lease_us)
+            one.update_leader(now_us, JOIN_US, self.lease_us)
         live = {
             host: report.slot_us
             for one in clusters
@@ -274,35 +286,70 @@ class SlotProtocol:
             for host, slot_us in live.items()
             if slot_us not in (0, self.slot_us)
         }
-        if not self.plays:
-            for one in clusters:
-                one.blocked = one.avoided = 0
-            self.table = {}
-            return
         clusters.sort(key=lambda one: one.rank(now_us))
-        total = [0] * frame.SLOTS
+        guaranteed = [0] * frame.SLOTS
         for one in clusters:
-            _load(total, one)
+            _load(guaranteed, one.base, one.width)
         higher = [0] * frame.SLOTS
-        self.table = {}
         for one in clusters:
-            others = list(total)
-            _load(others, one, -1)
+            others = list(guaranteed)
+            _load(others, one.base, -one.width)
             one.blocked = self._full(higher, one.width)
             one.avoided = self._full(others, one.width) & ~one.blocked
             if one.leads or not one.is_shared:
-                one.decide(now_us)
-            decision = one.decision
-            if decision is None or decision.place is None:
-                continue
-            place = decision.place
-            one.fits = not frame.mask(*place) & one.blocked
-            if one.fits:
+                one.decide(now_us, self._plays(one))
+                _load(others, one.base, one.width)
+                guaranteed = others
+            if not one.base & one.blocked:
                 # Others must not give way to one that has to move anyway.
-                _load(higher, one)
+                _load(higher, one.base, one.width)
+        self._settle_extras(clusters, guaranteed, now_us)
+
+    def _settle_extras(
+        self,
+        clusters: Iterable[cluster_of.Cluster],
+        guaranteed: list[int],
+        now_us: int,
+    ) -> None:
+        """Give slots that nobody else needs, and fill the table."""
+        used = list(guaranteed)
+        played = [0] * frame.SLOTS
+        self.table = {}
+        for one in clusters:
+            _load(used, one.base, -one.width)
+            one.taken = self._full(used, one.width)
+            if one.leads or not one.is_shared:
+                one.decide(now_us, self._plays(one))
+            _load(used, one.slots, one.width)
+            slots = one.slots & ~self._full(played, one.width)
+            one.fits = slots == one.slots
+            if slots and one.decision is not None and self._plays(one):
+                _load(played, slots, one.width)
                 self.table[one.key] = model.ClusterSlot(
-                    place.first, place.every, decision.epoch
+                    slots, one.decision.epoch
                 )
+        self._rest(now_us)
+
+    def _rest(self, now_us: int) -> None:
+        """Rest for the sake of clusters that have no slots.
+
+        Windows of others would slow them.
+        """
+        self._distances = {
+            key: distance
+            for key, one in self.clusters.items()
+            if (one.width > 1 or one.has_others)
+            and 0 < (distance := one.distance(now_us)) <= FARTHEST
+        }
+        for key, one in self.clusters.items():
+            one.rests = min(
+                (
+                    distance
+                    for other, distance in self._distances.items()
+                    if other != key
+                ),
+                default=0,
+            )
 
     def _full(self, load: list[int], width: int) -> int:
         """Return the slots that have no room for so many CPUs more."""
@@ -312,12 +359,18 @@ class SlotProtocol:
             if used + width > self._cpus
         )
 
+    def _plays(self, one: cluster_of.Cluster) -> bool:
+        return one.plays and (self.plays or not one.is_shared)
+
     def _report(self, one: cluster_of.Cluster) -> Report:
         return Report(
             one.wanted,
+            one.width,
             one.blocked,
             one.avoided,
-            self.plays,
+            one.taken,
+            self._plays(one),
+            one.rests,
             one.is_ready,
             one.decision if one.leads else None,
             self.slot_us,
@@ -373,10 +426,7 @@ class SlotProtocol:
         )
 
 
-def _load(load: list[int], one: cluster_of.Cluster, times: int = 1) -> None:
-    """Add a cluster's CPUs to its slots so many times."""
-    decision = one.decision
-    if decision is not None and decision.place is not None:
-        first, every = decision.place
-        for slot in range(first, frame.SLOTS, every):
-            load[slot] += times * one.width
+def _load(load: list[int], slots: int, width: int) -> None:
+    """Add CPUs to slots."""
+    for slot in frame.numbers(slots):
+        load[slot] += width

@@ -14,7 +14,7 @@ import itertools
 import math
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +150,16 @@ def own_rotations(sets: Sequence[str]) -> list[model.WindowSchedule]:
 
 
 def _windows(
-    names: str, agreed: dict[str, model.ClusterSlot]
+    names: str, agreed: Mapping[str, model.ClusterSlot | None]
 ) -> model.WindowSchedule:
     """Return the windows of one host's frame."""
     demands = [matrix.Demand(one, 1, 1 / len(names)) for one in names]
-    packing = frame_packing.pack(demands, agreed, 1, is_shared=False)
+    packing = frame_packing.pack(
+        demands,
+        {key: slot for key, slot in agreed.items() if slot is not None},
+        1,
+        is_shared=False,
+    )
     windows = packing.windows({}, 0.0)
     frame_us = frame.SLOTS * WINDOW_MS * 1000
     pieces_us = matrix.pieces_us([one.part for one in windows], frame_us)

@@ -19,24 +19,15 @@ METER_S = 5.0
 class Place:
     """Where a member's windows are, as its host's agent says.
 
-    :ivar slot: the slots that the hosts of the cluster agreed on, as
-        ``first`` and ``every``; None for none.
+    :ivar agreed: the slots of the frame that the hosts of the cluster agreed
+        on.
     :ivar slot_us: length of a slot, in microseconds; 0 without windows.
     :ivar favoured: slots of the frame at whose begin the member is favoured.
     """
 
-    slot: Mapping[str, int] | None
+    agreed: frozenset[int]
     slot_us: int
     favoured: frozenset[int]
-
-    @property
-    def agreed(self) -> frozenset[int]:
-        """The slots of the frame that the hosts agreed on."""
-        if self.slot is None:
-            return frozenset()
-        return frozenset(
-            range(self.slot['first'], frame.SLOTS, self.slot['every'])
-        )
 
 
 def place(status: Mapping[str, Any], server: str) -> Place:
@@ -57,7 +48,8 @@ def place(status: Mapping[str, Any], server: str) -> Place:
                 if begin_us <= number * slot_us < end_us
             }
         begin_us = end_us
-    return Place(cluster.get('slot'), slot_us, frozenset(favoured))
+    agreed = (cluster.get('slot') or {}).get('slots', ())
+    return Place(frozenset(agreed), slot_us, frozenset(favoured))
 
 
 def split(
@@ -112,11 +104,9 @@ def run(demo: state.Demo) -> None:
         ('host', 'CPU', 'server', *(str(n) for n in range(frame.SLOTS))),
         rows,
     )
-    slot = next(iter(places.values())).slot
-    assert slot is not None
+    agreed = sorted(next(iter(places.values())).agreed)
     demo.show.say(
-        f'both hosts agreed: slot {slot["first"]}, then every '
-        f'{slot["every"]}. one'
+        f'both hosts agreed: slots {", ".join(str(n) for n in agreed)}'
     )
     for uuid, one in places.items():
         inside, outside = split(parts[uuid], one.favoured)

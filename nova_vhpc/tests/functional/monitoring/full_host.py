@@ -125,7 +125,10 @@ class FullHost:
                     'state': 'agreeing',
                     'clock_offset_us': 150.0,
                     'clusters': {
-                        CLUSTER: {'slot': {'first': 0, 'every': 2, 'epoch': 1}}
+                        CLUSTER: {
+                            'slot': {'slots': [0, 1, 7], 'epoch': 1},
+                            'hosts': {'compute2': 'slots'},
+                        }
                     },
                 },
             },

@@ -98,7 +98,7 @@ class SlotsOfTwoAgentsTest(hosts_case.HostsTestCase):
         here, there = self.slots()
         if here is None or here != there:
             return False
-        agreed = set(range(here['first'], frame.SLOTS, here['every']))
+        agreed = set(here['slots'])
         return all(
             agreed <= self.favoured(host, member)
             for host, member in zip(self.hosts, self.members, strict=True)

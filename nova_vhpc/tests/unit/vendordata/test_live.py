@@ -67,7 +67,7 @@ def status(**vm):
             'slots': {
                 'clusters': {
                     fakes.GROUP: {
-                        'slot': {'first': 1, 'every': 4},
+                        'slot': {'slots': [1, 2, 9, 10]},
                         'hosts': {'cn-0042': 'slots'},
                     }
                 }

@@ -13,6 +13,7 @@ from nova_vhpc.agent.clusters import messages, names, protocol
 from nova_vhpc.control.model import ClusterPlan, Phase
 from nova_vhpc.control.slots import frame
 from nova_vhpc.control.slots import messages as slots
+from nova_vhpc.control.slots import protocol as protocol_of_slots
 
 COUNTS = st.integers(0, 2**63 - 1)
 NAMES = st.text(min_size=1).filter(str.isprintable)
@@ -32,7 +33,16 @@ MESSAGE = slots.Message(
     2,
     6_000_000,
     slots.Report(
-        4, 3, 12, True, True, slots.Decision(frame.Place(3, 4), 4, 2, 7)
+        wanted=3,
+        width=8,
+        blocked=3,
+        avoided=12,
+        taken=48,
+        plays=True,
+        rests=2,
+        ready=True,
+        decision=slots.Decision(0b1000, 0b1001, 3, 8, 2, 7),
+        slot_us=50_000,
     ),
     10**15,
     {'a': -5},
@@ -49,7 +59,7 @@ ANYTHING = st.recursive(
 
 class SlotMessageTest(base.BaseTestCase):
     def test_message_arrives_as_it_was_sent(self) -> None:
-        unplaced = slots.Decision(None, 4, 2, 7)
+        unplaced = slots.Decision(0, 0, 4, 8, 2, 7)
         for decision in (MESSAGE.statement.decision, unplaced, None):
             message = slots.Message(
                 'c',
@@ -78,15 +88,21 @@ class SlotMessageTest(base.BaseTestCase):
 
     def test_impossible_values_are_refused(self) -> None:
         decision = messages.encode_slots(MESSAGE)['decision']
-        self.refused(wanted=3)
+        self.refused(wanted=0)
+        self.refused(wanted=frame.SLOTS + 1)
         self.refused(wanted=True)
+        self.refused(width=0)
+        self.refused(width=2**63)
+        self.refused(taken=-1)
+        self.refused(rests=protocol_of_slots.FARTHEST + 1)
         self.refused(blocked=frame.ALL + 1)
         self.refused(plays=1)
         self.refused(host='h' * (names.MAX_NAME + 1))
         self.refused(lags={str(number): 0 for number in range(5)})
         self.refused(lags={'a': 10**18})
-        self.refused(decision=decision | {'first': 4})
-        self.refused(decision=decision | {'every': 32})
+        self.refused(decision=decision | {'base': 0b10})
+        self.refused(decision=decision | {'slots': frame.ALL + 1})
+        self.refused(decision=decision | {'width': 0})
         self.refused(decision=decision | {'epoch': 2**31})
 
     @hypothesis.given(
@@ -104,10 +120,11 @@ class SlotMessageTest(base.BaseTestCase):
         except (KeyError, TypeError, ValueError):
             return
         # What is accepted can be used.
-        self.assertIn(message.statement.wanted, frame.COUNTS)
+        self.assertIn(message.statement.wanted, range(1, frame.SLOTS + 1))
         decision = message.statement.decision
-        if decision is not None and decision.place is not None:
-            self.assertLess(decision.place.first, decision.place.every)
+        if decision is not None:
+            self.assertFalse(decision.base & ~decision.slots)
+            self.assertLessEqual(decision.slots, frame.ALL)
 
 
 class PhaseMessageTest(base.BaseTestCase):

@@ -10,7 +10,7 @@ from oslotest import base
 
 from nova_vhpc.agent.clusters import slot_exchange
 from nova_vhpc.control.model import GangDemand
-from nova_vhpc.control.slots import clock_offset, frame, protocol
+from nova_vhpc.control.slots import clock_offset, messages, protocol
 from nova_vhpc.tests.unit.agent.clusters import peer_agents as agents
 
 
@@ -55,14 +55,9 @@ class SlotExchangeTest(base.BaseTestCase):
                 and c.keys() == {*'rp'}
                 and (a['p'], a['q'], b['r']) == (c['p'], b['q'], c['r'])
                 and all(
-                    sum(
-                        frame.mask(slot.first, slot.every).bit_count()
-                        for slot in table.values()
-                    )
-                    == sum(
-                        frame.mask(slot.first, slot.every)
-                        for slot in table.values()
-                    ).bit_count()
+                    None not in table.values()
+                    and sum(slot.slots.bit_count() for slot in table.values())
+                    == sum(slot.slots for slot in table.values()).bit_count()
                     for table in tables
                 )
             )
@@ -73,7 +68,7 @@ class SlotExchangeTest(base.BaseTestCase):
         self.assertEqual({'a': 'slots'}, status['clusters']['q']['hosts'])
         self.assertTrue(status['clusters']['r']['leads'])
 
-    def test_vm_in_no_cluster_is_left_to_the_gang_policy(self) -> None:
+    def test_vm_in_no_cluster_has_slots_of_its_host_alone(self) -> None:
         agent = self.start('a', 'p')
         agent.gangs += (GangDemand('vm', 8, 0.25),)
         other = self.start('b', 'p')
@@ -81,13 +76,15 @@ class SlotExchangeTest(base.BaseTestCase):
         mine, theirs = (one.phase_exchange.slots for one in (agent, other))
         self.assertTrue(
             agents.wait_for(
-                lambda: mine.table().keys() == theirs.table().keys() == {'p'}
+                lambda: (
+                    mine.table().keys() == {'p', 'vm'}
+                    and theirs.table().keys() == {'p'}
+                )
             )
         )
-        self.assertTrue(agents.wait_for(lambda: 'vm' in mine._protocol.table))
-        self.assertEqual({'p'}, mine.table().keys())
+        self.assertEqual({'p'}, self.slots(agent)['clusters'].keys())
 
-    def test_host_with_a_wrong_clock_follows_a_local_rotation(self) -> None:
+    def test_cluster_has_no_slots_if_a_clock_is_wrong(self) -> None:
         log = self.useFixture(fixtures.FakeLogger(slot_exchange.__name__))
         self.start('a', 'p')
         self.start('b', 'p')
@@ -106,8 +103,8 @@ class SlotExchangeTest(base.BaseTestCase):
                 agents.wait_for(lambda: self.slots(wrong)['state'] == 'local')
             )
         self.assertIn('ms ahead', self.slots(wrong)['detail'])
-        self.assertIn('follow a local rotation', log.output)
-        self.assertTrue(agents.wait_for(lambda: not exchange.table()))
+        self.assertIn('have no gang windows', log.output)
+        self.assertTrue(agents.wait_for(lambda: not exchange.table()['p']))
 
     def test_hosts_with_another_slot_length_do_not_agree(self) -> None:
         log = self.useFixture(fixtures.FakeLogger(slot_exchange.__name__))
@@ -119,7 +116,7 @@ class SlotExchangeTest(base.BaseTestCase):
                     lambda host=host: (
                         'p' in host.phase_exchange.slots.table()
                         and self.slots(host)['clusters']['p']['hosts'].get('c')
-                        == 'local'
+                        == 'refuses'
                     )
                 )
             )
@@ -134,7 +131,7 @@ class SlotExchangeTest(base.BaseTestCase):
             agents.wait_for(
                 lambda: (
                     self.slots(other)['clusters']['p']['hosts']
-                    == {'a': 'local', 'b': 'local'}
+                    == {'a': 'refuses', 'b': 'refuses'}
                 )
             )
         )
@@ -146,6 +143,30 @@ class SlotExchangeTest(base.BaseTestCase):
                     lambda host=host: not self.slots(host)['detail']
                 )
             )
+
+    def test_hosts_that_refuse_or_rest_are_named(self) -> None:
+        agent = self.start('a', 'p')
+        exchange = agent.phase_exchange.slots
+        self.assertTrue(
+            agents.wait_for(lambda: 'p' in self.slots(agent)['clusters'])
+        )
+        for host, report in (
+            ('b', messages.Report(4, 8)),
+            ('c', messages.Report(4, 8, plays=False)),
+            ('d', messages.Report(4, 8, rests=2)),
+        ):
+            exchange.receive(
+                messages.Message('p', host, 1, 1, 6_000_000, report)
+            )
+        self.assertEqual(
+            {'b': 'slots', 'c': 'refuses', 'd': 'rests'},
+            self.slots(agent)['clusters']['p']['hosts'],
+        )
+        # One that refuses takes the slots from all.
+        self.assertTrue(
+            agents.wait_for(lambda: exchange.table() == {'p': None})
+        )
+        self.assertIsNone(self.slots(agent)['clusters']['p']['slot'])
 
     def test_silent_agent_agrees_on_nothing(self) -> None:
         agent = self.start('a', 'p', silent=True)

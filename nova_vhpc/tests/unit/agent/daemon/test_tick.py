@@ -89,13 +89,13 @@ class TickLoopTest(base.BaseTestCase):
             lambda: {'cluster': model.PeerView(io=True)},
             (self.results.append,),
             offline_cpus=lambda: self.offline_cpus,
-            slots=lambda: {'cluster': model.ClusterSlot(1, 4)},
+            slots=lambda: {'cluster': model.ClusterSlot(0b1001, 2)},
         )
 
     def test_view_has_the_slots_agreed_on(self) -> None:
         self.make().tick()
         slot = self.results[0].view.slots['cluster']
-        self.assertEqual((1, 4, 0), slot)
+        self.assertEqual((0b1001, 2), slot)
 
     def test_only_values_that_differ_are_written(self) -> None:
         ticker = self.make()

@@ -38,7 +38,9 @@ class HostMetricsTest(base.BaseTestCase):
             'peers': {
                 'slots': {
                     'state': 'agreeing',
-                    'clusters': {'\udcff': {'slot': None}},
+                    'clusters': {
+                        '\udcff': {'slot': None, 'hosts': {'b': 'rests'}}
+                    },
                 }
             },
         }
@@ -141,8 +143,12 @@ class HostMetricsTest(base.BaseTestCase):
             'state': 'agreeing',
             'clock_offset_us': -1_500,
             'clusters': {
-                'a': {'slot': {'first': 1, 'every': 4, 'epoch': 0}},
-                'b': {'slot': None},
+                'a': {
+                    'slot': {'slots': [1, 2, 9, 10], 'epoch': 0},
+                    'hosts': {'h': 'slots'},
+                },
+                'b': {'slot': None, 'hosts': {'h': 'refuses'}},
+                'here-alone': {'slot': None, 'hosts': {}},
             },
         }
         lines = page(peers={'slots': slots})
@@ -154,3 +160,4 @@ class HostMetricsTest(base.BaseTestCase):
         ):
             self.assertIn(line, lines)
         self.assertNotIn('share_ratio{cluster="b"', '\n'.join(lines))
+        self.assertNotIn('here-alone', '\n'.join(lines))

@@ -61,7 +61,8 @@ class TestParticipants(testscenarios.WithScenarios, GangTestCase):
             gangs='ab',
         ),
         scenario(
-            'idle vCPU', vm('a'), vm('c'), vm('b', sample=LAZY), gangs='ac'
+            'idle vCPU', vm('a'), vm('c'), vm('b', sample=LAZY), gangs='ac',
+            ticks=60,
         ),
         scenario(
             'I/O pool', vm('a'), vm('b'), vm('c'), gangs='ac',
@@ -402,7 +403,7 @@ class TestSlots(GangTestCase):
         return windows.turns[index].favoured
 
     def test_hosts_with_other_clusters_favour_a_common_one_at_once(self):
-        slots = {'x': model.ClusterSlot(1, 4)}
+        slots = {'x': model.ClusterSlot(0x2222)}
         here = self.decide(
             vm('1', cluster='x'), vm('2'), vm('3'), vm('4'), slots=slots
         ).windows
@@ -419,21 +420,66 @@ class TestSlots(GangTestCase):
             vm('1', cluster='x'),
             vm('2'),
             vm('3'),
-            slots={'x': model.ClusterSlot(1, 4)},
+            slots={'x': model.ClusterSlot(0x2222)},
         ).windows
         for uuid in '123':
             self.assertAlmostEqual(
                 1 / 3, self.part_favoured(windows, uuid), delta=0.02
             )
 
-    def test_no_gang_lacks_time_because_hosts_agreed_on_something(self):
-        # The other gang would get nothing.
+    def test_slots_are_kept_though_another_gang_lacks_time(self):
         windows = self.decide(
             vm('1', cluster='x'),
             vm('2'),
-            slots={'x': model.ClusterSlot(0, 1)},
+            slots={'x': model.ClusterSlot(0x7777)},
         ).windows
-        self.assertAlmostEqual(0.5, self.part_favoured(windows, '2'), 2)
+        self.assertAlmostEqual(0.25, self.part_favoured(windows, '2'), 2)
+        for slot in (0, 1, 2):
+            self.assertEqual({'1'}, self.favoured(windows, slot))
+
+    def test_cluster_without_slots_on_all_hosts_has_no_windows(self):
+        decision = self.decide(
+            vm('1', cluster='x'), vm('2'), vm('3'), slots={'x': None}
+        )
+        self.assertEqual({'2', '3'}, set(decision.windows.shares_after))
+        self.assertEqual(gang.NO_COMMON_SLOTS, decision.vms['1'].reason)
+        # This host would play for it.
+        self.assertEqual({'x', '2', '3'}, {one.key for one in decision.gangs})
+        self.assertTrue(all(one.plays for one in decision.gangs))
+
+    def test_host_says_for_which_clusters_it_plays_no_windows(self):
+        spins = vm('1', cluster='x')
+        wide = [vm(uuid, cluster='x', vcpus=3) for uuid in 'pq']
+        for name, vms, plays, options in (
+            ('alone', (spins,), True, {}),
+            ('beside another', (spins, vm('2')), True, {}),
+            ('still watched', (spins, vm('2')), True, {'ticks': 20}),
+            ('too wide', wide, False, {'cpus': 4}),
+            (
+                'old kernel',
+                (spins, vm('2')),
+                False,
+                {'limits': dataclasses.replace(V1, can_idle=False)},
+            ),
+            (
+                'busy server',
+                (spins, vm('2')),
+                False,
+                {'others': (hog('h'), hog('w', part=0.6))},
+            ),
+            (
+                'harmful',
+                (received(spins, 1.4),),
+                False,
+                {'others': (received(hog('h'), 0.6),), 'fair': False},
+            ),
+        ):
+            with self.subTest(name):
+                decision = self.decide(*vms, **{'ticks': 150, **options})
+                self.assertEqual(
+                    [plays],
+                    [one.plays for one in decision.gangs if one.key == 'x'],
+                )
 
     def test_single_vcpu_of_a_cluster_waits_for_other_hosts_to_agree(self):
         lone = vm('1', cluster='x', vcpus=1)
@@ -444,7 +490,7 @@ class TestSlots(GangTestCase):
         (asked,) = decision.gangs
         self.assertEqual(('x', 1), asked[:2])
         agreed = self.decide(
-            lone, others=others, slots={'x': model.ClusterSlot(1, 2)}
+            lone, others=others, slots={'x': model.ClusterSlot(0xAAAA)}
         )
         for slot in range(1, 100, 2):
             self.assertEqual({'1'}, self.favoured(agreed.windows, slot))
@@ -484,6 +530,7 @@ class TestCpus(GangTestCase):
             others=(bound, hog('i', vcpus=4)),
             cpus=8,
             fair=False,
+            ticks=60,
         ).windows
         for turn in windows.turns:
             for cpus in turn.cpus.values():
@@ -696,8 +743,8 @@ class TestLengths(GangTestCase):
     def test_pauses_are_longer_after_a_hog_received_too_little(self):
         fair = self.decide(vm('a'), others=(hog('h'),), ticks=90).windows
         short = self.decide(
-            received(vm('a'), 1.2),
-            others=(received(hog('h'), 0.8),),
+            received(vm('a'), 1.1),
+            others=(received(hog('h'), 0.9),),
             ticks=75,
             fair=False,
         ).windows

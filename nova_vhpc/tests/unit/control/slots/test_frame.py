@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
-"""Slots of a frame are shared like buddies."""
+"""Which slots of a frame a cluster takes."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -9,80 +9,74 @@ from oslotest import base
 from nova_vhpc.control.slots import frame
 
 MASKS = st.integers(0, frame.ALL)
+COUNTS = st.integers(1, frame.SLOTS)
 
 
 class FrameTest(base.BaseTestCase):
-    def test_places_of_one_size_share_out_the_frame(self) -> None:
-        for count in frame.COUNTS:
-            masks = [frame.mask(index, count) for index in range(count)]
-            self.assertEqual(frame.ALL, sum(masks))
-            self.assertEqual(
-                {frame.SLOTS // count}, {one.bit_count() for one in masks}
-            )
-
-    def test_any_two_places_are_disjoint_or_nested(self) -> None:
-        masks = [
-            frame.mask(index, count)
-            for count in frame.COUNTS
-            for index in range(count)
-        ]
-        for one in masks:
-            for other in masks:
-                self.assertIn(one & other, (0, one, other))
-
-    def test_parts_that_fit_find_places_from_the_largest_down(self) -> None:
-        taken = 0
-        for count in (2, 8, 8, 16, 16, 16, 16):
-            place = frame.choose(count, taken, 0, None)
-            assert place is not None
-            self.assertEqual(count, place.every)
-            taken |= frame.mask(*place)
-        self.assertEqual(frame.ALL, taken)
-
-    @hypothesis.given(MASKS, MASKS, st.sampled_from(frame.COUNTS))
-    def test_chosen_place_is_not_blocked(
-        self, blocked: int, avoided: int, count: int
+    @hypothesis.given(COUNTS, MASKS, MASKS, MASKS)
+    def test_chosen_slots_are_free_and_stay(
+        self, wanted: int, blocked: int, avoided: int, held: int
     ) -> None:
-        place = frame.choose(count, blocked, avoided, None)
-        if place is None:
-            self.assertEqual(frame.ALL, blocked)
-        else:
-            self.assertFalse(frame.mask(*place) & blocked)
-            self.assertGreaterEqual(place.every, count)
-            # What was chosen once stays, whomever it drives away.
-            again = frame.choose(count, blocked, frame.ALL, place)
-            self.assertEqual(place, again)
+        chosen = frame.choose(wanted, blocked, avoided, held)
+        free = frame.ALL & ~blocked
+        self.assertFalse(chosen & blocked)
+        self.assertEqual(min(wanted, free.bit_count()), chosen.bit_count())
+        kept = held & free
+        self.assertIn(kept & chosen, (kept, chosen))
+        # What was chosen once stays, whomever it drives away.
+        self.assertEqual(
+            chosen, frame.choose(wanted, blocked, frame.ALL, chosen)
+        )
 
-    def test_choice_drives_away_as_few_as_possible(self) -> None:
-        avoided = frame.ALL & ~frame.mask(3, 4)
-        self.assertEqual(frame.Place(3, 4), frame.choose(4, 0, avoided, None))
+    @hypothesis.given(COUNTS, MASKS, MASKS)
+    def test_choice_drives_away_as_few_as_possible(
+        self, wanted: int, blocked: int, avoided: int
+    ) -> None:
+        chosen = frame.choose(wanted, blocked, avoided, 0)
+        unharmed = frame.ALL & ~(blocked | avoided)
+        self.assertEqual(
+            max(0, chosen.bit_count() - unharmed.bit_count()),
+            (chosen & avoided).bit_count(),
+        )
 
-    def test_cluster_without_room_gets_half_of_its_slots(self) -> None:
-        blocked = frame.ALL & ~frame.mask(5, 8)
-        self.assertEqual(frame.Place(5, 8), frame.choose(4, blocked, 0, None))
+    @hypothesis.given(COUNTS, MASKS)
+    def test_fewer_slots_are_some_of_those_held(
+        self, wanted: int, held: int
+    ) -> None:
+        chosen = frame.choose(wanted, 0, 0, held)
+        if held.bit_count() >= wanted:
+            self.assertEqual(chosen, chosen & held)
 
-    def test_cluster_gets_more_slots_when_there_is_room(self) -> None:
-        place = frame.choose(4, 0, 0, frame.Place(5, 8))
-        # It keeps those that it has, for hosts that hear of it later.
-        self.assertEqual(frame.Place(1, 4), place)
+    def test_slots_are_spread_over_the_frame(self) -> None:
+        for wanted, mask in ((2, 0x0101), (4, 0x1111), (8, 0x5555)):
+            self.assertEqual(mask, frame.choose(wanted, 0, 0, 0))
+
+    @hypothesis.given(MASKS)
+    def test_numbers_and_part(self, mask: int) -> None:
+        numbers = list(frame.numbers(mask))
+        self.assertEqual(mask, sum(1 << number for number in numbers))
+        self.assertEqual(mask.bit_count() / frame.SLOTS, frame.part(numbers))
 
 
 class CountTest(base.BaseTestCase):
-    def test_part_is_rounded_down_to_a_power_of_two(self) -> None:
-        for part, count in (
-            (1.0, 1),
-            (0.5, 2),
-            (0.3, 4),
-            (0.2, 8),
-            (0.01, 16),
-        ):
+    def test_part_is_rounded_down(self) -> None:
+        for part, count in ((1.0, 16), (0.5, 8), (0.3, 5), (0.01, 1)):
             self.assertEqual(count, frame.count_for(part))
 
-    def test_nearly_a_power_of_two_is_enough(self) -> None:
-        self.assertEqual(4, frame.count_for(0.23))
+    @hypothesis.given(st.floats(0.07, 1.0), st.floats(-0.05, 0.05))
+    def test_small_changes_change_nothing(
+        self, part: float, change: float
+    ) -> None:
+        before = frame.count_for(part)
+        after = frame.count_for(part * (1 + change), before)
+        if part > 0.2:
+            self.assertEqual(before, after)
+        self.assertLessEqual(abs(before - after), 1)
 
-    def test_small_change_changes_nothing(self) -> None:
-        self.assertEqual(8, frame.count_for(0.21))
-        self.assertEqual(4, frame.count_for(0.21, before=4))
-        self.assertEqual(8, frame.count_for(0.12, before=4))
-        self.assertEqual(4, frame.count_for(0.25, before=8))
+    @hypothesis.given(COUNTS)
+    def test_least_is_a_part_of_what_is_wanted(self, wanted: int) -> None:
+        least = frame.least(wanted)
+        self.assertLessEqual(1, least)
+        self.assertLessEqual(least, wanted)
+        if wanted >= 15:
+            self.assertEqual(wanted, least)

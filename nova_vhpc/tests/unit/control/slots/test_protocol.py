@@ -49,12 +49,12 @@ class AgreementTest(base.BaseTestCase):
 
     def places(
         self, net: slot_network.SlotNetwork, key: str
-    ) -> set[tuple[int, int] | None]:
+    ) -> set[int | None]:
         """Return the slots of a cluster, as its living hosts see them."""
-        places: set[tuple[int, int] | None] = set()
+        places: set[int | None] = set()
         for host in net.living(key):
             slot = host.protocol.table.get(key)
-            places.add(None if slot is None else (slot.first, slot.every))
+            places.add(None if slot is None else slot.slots)
         return places
 
     def place(self, net: slot_network.SlotNetwork, key: str) -> int:
@@ -63,7 +63,7 @@ class AgreementTest(base.BaseTestCase):
         self.assertEqual(1, len(places), places)
         place = places.pop()
         assert place is not None, key
-        return frame.mask(*place)
+        return place
 
     def test_hosts_with_different_clusters_give_each_the_same_slots(
         self,
@@ -77,18 +77,27 @@ class AgreementTest(base.BaseTestCase):
     def test_clusters_that_fit_beside_each_other_may_share_slots(self) -> None:
         net = network('pqrst', 'pqrst', width=CPUS // 2, part=0.5)
         self.settle(net)
-        masks = [self.place(net, key) for key in 'pqrs']
-        self.assertEqual([8] * 4, [mask.bit_count() for mask in masks])
-        # Half of the time is left for two of them, so the fifth gets none.
-        self.assertEqual({None}, self.places(net, 't'))
+        masks = [self.place(net, key) for key in 'pqrst']
+        # All have what they are guaranteed; two of them fit in a slot.
+        self.assertLessEqual(
+            frame.least(8), min(mask.bit_count() for mask in masks)
+        )
+        self.assertEqual(32, sum(mask.bit_count() for mask in masks))
 
-    def test_cluster_with_no_slot_free_on_all_hosts_gets_less(self) -> None:
+    def test_host_with_less_decides_how_much_a_cluster_gets(self) -> None:
         net = network('pqx', 'pqx', part=0.5)
         net.set_gangs('a', [gang('p', part=0.5), gang('q', part=0.25)])
         net.set_gangs('b', [gang('p', part=0.5), gang('q', part=0.5)])
         self.settle(net)
-        # The host with less decides how much a cluster gets.
         self.assertEqual(4, self.place(net, 'q').bit_count())
+
+    def test_wide_cluster_is_guaranteed_slots_beside_narrow_ones(self) -> None:
+        narrow = [gang(key, 2, 0.8) for key in 'pqrs']
+        net = network('', '')
+        for host in 'ab':
+            net.set_gangs(host, [*narrow, gang('w', CPUS, 0.5)])
+        self.settle(net)
+        self.assertLessEqual(frame.least(8), self.place(net, 'w').bit_count())
 
     def test_agreement_survives_the_leader(self) -> None:
         net = network('pq', 'pqr', 'qr')
@@ -129,16 +138,46 @@ class AgreementTest(base.BaseTestCase):
             self.assertTrue(host.protocol.table)
             self.assertFalse(slot_network.overloaded(host))
 
-    def test_host_that_plays_no_slots_does_not_stop_the_others(self) -> None:
+    def agreed(self, net: slot_network.SlotNetwork, host: str) -> set[str]:
+        """Return the clusters that have windows on a host."""
+        agreed = net.hosts[host].protocol.agreed
+        return {key for key, slot in agreed.items() if slot is not None}
+
+    def test_cluster_has_slots_on_all_hosts_or_on_none(self) -> None:
+        net = network('pq', 'pqr', 'qr', 'st', 'st')
+        net.set_gangs('a', [gang('p')._replace(plays=False), gang('q')])
+        net.run(5_000_000)
+        # Windows of q and r would slow p, and those of r the others of q.
+        for host in 'abc':
+            self.assertEqual(set(), self.agreed(net, host))
+        for host in 'de':
+            self.assertEqual({'s', 't'}, self.agreed(net, host))
+        net.set_gangs('a', [gang('p'), gang('q')])
+        net.run(5_000_000)
+        self.assertEqual({'p', 'q'}, self.agreed(net, 'a'))
+        self.assertEqual({'p', 'q', 'r'}, self.agreed(net, 'b'))
+        self.assertEqual([], net.faults_found())
+
+    def test_far_away_hosts_do_not_rest(self) -> None:
+        net = network('pq', 'qr', 'rs', 'st', 'tu', 'uv', 'v')
+        net.set_gangs('a', [gang('p'), gang('q')._replace(plays=False)])
+        net.run(5_000_000)
+        self.assertEqual(set(), self.agreed(net, 'b'))
+        self.assertEqual({'u', 'v'}, self.agreed(net, 'f'))
+        net.set_gangs('a', [gang('p'), gang('q')])
+        net.run(5_000_000)
+        self.assertEqual({'q', 'r'}, self.agreed(net, 'b'))
+
+    def test_clusters_of_a_host_that_plays_no_slots_have_none(self) -> None:
         net = network('pq', 'pqr', 'qr')
         net.hosts['a'].protocol.set_plays(False)
         net.run(5_000_000)
-        self.assertEqual({}, net.hosts['a'].protocol.table)
-        tables = [net.hosts[name].protocol.table for name in 'bc']
-        self.assertIn('p', tables[0])
-        self.assertEqual(tables[0]['q'], tables[1]['q'])
+        for host in 'abc':
+            self.assertEqual(set(), self.agreed(net, host))
         net.hosts['a'].protocol.set_plays(True)
         self.settle(net)
+        for host, keys in zip('abc', ('pq', 'pqr', 'qr'), strict=True):
+            self.assertEqual(set(keys), self.agreed(net, host))
 
     def test_same_history_gives_the_same_tables(self) -> None:
         tables = []
@@ -158,7 +197,7 @@ class AgreementTest(base.BaseTestCase):
         self.settle(net)
         slot = net.hosts['a'].protocol.table['vm']
         used = self.place(net, 'p') | self.place(net, 'q')
-        self.assertFalse(frame.mask(slot.first, slot.every) & used)
+        self.assertFalse(slot.slots & used)
 
 
 class CloudTest(base.BaseTestCase):
@@ -253,8 +292,8 @@ class SlotMachine(stateful.RuleBasedStateMachine):
         lease_us=st.integers(0, 2**50),
         blocked=st.integers(0, frame.ALL),
         decision=st.none()
-        | st.just(Decision(None, 16, 1, 1))
-        | st.just(Decision(frame.Place(3, 4), 4, 2, 7)),
+        | st.just(Decision(0, 0, 1, CPUS, 1, 1))
+        | st.just(Decision(0x8, 0x8888, 4, CPUS, 2, 7)),
     )
     def forge(
         self,
@@ -266,14 +305,14 @@ class SlotMachine(stateful.RuleBasedStateMachine):
         blocked: int,
         decision: Decision | None,
     ) -> None:
-        report = Report(4, blocked, ready=True, decision=decision)
+        report = Report(4, CPUS, blocked, ready=True, decision=decision)
         self.net.broadcast(Message(key, host, boot, seq, lease_us, report))
 
     @stateful.rule(key=st.sampled_from(KEYS), first=st.integers(0, 9000))
     def flood(self, key: str, first: int) -> None:
         for number in range(first, first + 3 * MAX_HOSTS):
             self.net.broadcast(
-                Message(key, f'x{number}', 1, 1, 2**40, Report(4))
+                Message(key, f'x{number}', 1, 1, 2**40, Report(4, CPUS))
             )
 
     @stateful.rule(host=hosts, plays=st.booleans())
@@ -285,10 +324,17 @@ class SlotMachine(stateful.RuleBasedStateMachine):
         keys=st.sets(st.sampled_from(KEYS)),
         width=st.integers(1, CPUS + 1),
         part=st.floats(0.02, 1),
+        refused=st.sampled_from(KEYS),
     )
-    def move(self, host: str, keys: set[str], width: int, part: float) -> None:
+    def move(
+        self, host: str, keys: set[str], width: int, part: float, refused: str
+    ) -> None:
         self.net.set_gangs(
-            host, [gang(key, width, part) for key in sorted(keys)]
+            host,
+            [
+                gang(key, width, part)._replace(plays=key != refused)
+                for key in sorted(keys)
+            ],
         )
 
     @stateful.rule(tenths=st.integers(1, 50))
@@ -302,7 +348,7 @@ class SlotMachine(stateful.RuleBasedStateMachine):
             load = [0] * frame.SLOTS
             for key, slot in host.protocol.table.items():
                 known = host.protocol.clusters.get(key)
-                for number in range(slot.first, frame.SLOTS, slot.every):
+                for number in frame.numbers(slot.slots):
                     load[number] += 0 if known is None else known.width
             assert max(load) <= host.cpus or not host.is_alive
 
@@ -317,6 +363,10 @@ class SlotMachine(stateful.RuleBasedStateMachine):
         for host in self.net.hosts.values():
             host.side = 0
             host.protocol.set_plays(True)
+            self.net.set_gangs(
+                host.name,
+                [one._replace(plays=True) for one in host.gangs.values()],
+            )
         # Old messages arrive, and leases of the dead and the invented end.
         lease_us = protocol.LEASE_US
         self.net.run((leases.MAX_LEASES + 3) * lease_us)
@@ -325,6 +375,17 @@ class SlotMachine(stateful.RuleBasedStateMachine):
         self.net.run(lease_us)
         after = [host.protocol.table for host in self.net.hosts.values()]
         assert before == after
+        self.check_all_or_nothing()
+
+    def check_all_or_nothing(self) -> None:
+        for key in self.KEYS:
+            living = [
+                host.protocol
+                for host in self.net.living(key)
+                if key in host.gangs and key in host.protocol.agreed
+            ]
+            has_slots = {one.agreed[key] is not None for one in living}
+            assert len(has_slots) <= 1, (key, has_slots)
 
 
 SlotMachine.TestCase.settings = hypothesis.settings(
@@ -365,34 +426,33 @@ class RulesTest(base.BaseTestCase):
         )
         self.wait(100_000)
 
-    def leads(self, place: frame.Place | None) -> Report:
-        return Report(4, ready=True, decision=Decision(place, 4, 2, 7))
+    def leads(self, slots: int) -> Report:
+        decision = Decision(slots, slots, 4, CPUS, 2, 7)
+        return Report(4, CPUS, ready=True, decision=decision)
 
     def test_lower_host_is_followed(self) -> None:
-        self.hear('a', self.leads(frame.Place(3, 4)))
+        self.hear('a', self.leads(0x8888))
         slot = self.host.table['p']
-        self.assertEqual((3, 4, 7), slot)
+        self.assertEqual((0x8888, 7), slot)
 
     def test_decision_of_a_higher_host_is_not_followed(self) -> None:
         before = self.host.table['p']
-        self.hear('c', self.leads(frame.Place(3, 4)))
+        self.hear('c', self.leads(0x8888))
         self.assertEqual(before, self.host.table['p'])
 
     def test_leader_avoids_what_another_host_reports_as_taken(self) -> None:
-        taken = frame.mask(0, 4) | frame.mask(2, 4)
-        self.hear('c', Report(4, blocked=taken))
-        slot = self.host.table['p']
-        self.assertFalse(frame.mask(slot.first, slot.every) & taken)
+        self.hear('c', Report(4, CPUS, blocked=0x5555, taken=0x5555))
+        self.assertFalse(self.host.table['p'].slots & 0x5555)
 
     def test_decision_holds_when_the_leader_is_gone(self) -> None:
-        self.hear('a', self.leads(frame.Place(3, 4)))
+        self.hear('a', self.leads(0x8888))
         self.wait(20_000_000)
         self.assertTrue(self.host.clusters['p'].leads)
-        self.assertEqual((3, 4, 7), self.host.table['p'])
+        self.assertEqual((0x8888, 7), self.host.table['p'])
 
     def test_host_that_says_goodbye_is_forgotten_at_once(self) -> None:
-        self.hear('a', self.leads(frame.Place(3, 4)))
-        self.hear('a', Report(4), seq=2, lease_us=0)
+        self.hear('a', self.leads(0x8888))
+        self.hear('a', Report(4, CPUS), seq=2, lease_us=0)
         self.assertTrue(self.host.clusters['p'].leads)
 
     def test_cluster_that_stops_spinning_keeps_its_slots_for_a_lease(
@@ -420,11 +480,11 @@ class RulesTest(base.BaseTestCase):
         self.assertIn('p', lone.table)
         self.assertEqual({}, lone.agreed)
         lone.receive(
-            Message('p', 'a', 1, 1, 3_000_000, self.leads(frame.Place(3, 4))),
+            Message('p', 'a', 1, 1, 3_000_000, self.leads(0x8888)),
             2_000_000,
         )
         wait(2_000_000, 2_200_000)
-        self.assertEqual((3, 4, 7), lone.agreed['p'])
+        self.assertEqual((0x8888, 7), lone.agreed['p'])
         wait(2_200_000, 9_000_000)
         self.assertEqual({}, lone.agreed)
 

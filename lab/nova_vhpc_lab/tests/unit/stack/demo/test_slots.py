@@ -25,14 +25,16 @@ def status(slot, turns, playing=True):
 class TestPlace(base.TestCase):
     def test_windows_in_every_other_slot_are_favoured_slots(self):
         turns = [(50_000, [SERVER]), (50_000, [])] * 8
-        place = slots.place(status({'first': 0, 'every': 2}, turns), SERVER)
+        place = slots.place(
+            status({'slots': [*range(0, 16, 2)]}, turns), SERVER
+        )
         self.assertEqual(50_000, place.slot_us)
         self.assertEqual(frozenset(range(0, 16, 2)), place.favoured)
         self.assertEqual(place.favoured, place.agreed)
 
     def test_window_of_several_slots_covers_each_of_them(self):
         turns = [(200_000, [OTHER]), (150_000, [SERVER]), (450_000, [])]
-        place = slots.place(status({'first': 4, 'every': 16}, turns), SERVER)
+        place = slots.place(status({'slots': [4]}, turns), SERVER)
         self.assertEqual({4, 5, 6}, place.favoured)
         self.assertEqual({4}, place.agreed)
 
