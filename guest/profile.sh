@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # SPDX-FileCopyrightText: nova-vhpc developers
 # SPDX-License-Identifier: Apache-2.0
 #
