@@ -110,13 +110,16 @@ class Cluster:
             elif now_us >= self.hold_us:
                 self.decision, self.hold_us = None, 0
 
-    def distance(self, now_us: int) -> int:
-        """Return how far the cluster is from one without slots.
+    def distance(self, plays: bool, now_us: int) -> int:
+        """Return how far the cluster is from one that a host refuses.
 
-        :returns: 0 if it has slots, and all of its hosts play them; 1 if it
-            has none; more if a host rests for the sake of another one.
+        :param plays: whether this host would play windows for it.
+        :returns: 0 if all of its hosts play them; 1 if one refuses; more if a
+            host rests for the sake of another cluster.
         """
-        if not self.slots:
+        if not plays or not all(
+            report.plays for _, report in self.live(now_us)
+        ):
             return 1
         return min(
             (

@@ -51,7 +51,7 @@ class Report(NamedTuple):
     :ivar plays: whether the host would play windows for the cluster. If one
         would not, the cluster gets no slots.
     :ivar rests: 0 if the host plays the cluster's slots. Else it plays none,
-        for the sake of another cluster so many clusters away that has none.
+        for the sake of a cluster so many clusters away that is refused.
     :ivar ready: whether the host has listened for long enough to lead.
     :ivar decision: the decision, if the host leads; else None.
     :ivar slot_us: length of the host's slots; 0 if unknown.

@@ -41,7 +41,7 @@ number: a host that died blocks the slots of all its clusters meanwhile."""
 
 
 FARTHEST = 3
-"""So many clusters away from one without slots hosts rest. A greater number
+"""So many clusters away from one that is refused hosts rest. A greater number
 would be kept alive by hosts that hear each other only."""
 
 
@@ -331,15 +331,18 @@ class SlotProtocol:
         self._rest(now_us)
 
     def _rest(self, now_us: int) -> None:
-        """Rest for the sake of clusters that have no slots.
+        """Rest for the sake of clusters that a host refuses.
 
-        Windows of others would slow them.
+        Windows of others would slow them. For clusters that find no free slots
+        nobody rests: on full clouds there is one near every host.
         """
         self._distances = {
             key: distance
             for key, one in self.clusters.items()
             if (one.width > 1 or one.has_others)
-            and 0 < (distance := one.distance(now_us)) <= FARTHEST
+            and 0
+            < (distance := one.distance(self._plays(one), now_us))
+            <= FARTHEST
         }
         for key, one in self.clusters.items():
             one.rests = min(

@@ -170,7 +170,7 @@ class QueueTest(test_rabbitmq.OwnBrokerTestCase):
             conf.set_override(name, value, 'oslo_messaging_rabbit')
         client = control.ControlClient(conf)
         self.addCleanup(client.close)
-        self.assertEqual({'vms': ['x']}, client.call('b', 'status'))
+        self.assertEqual({'vms': [{'uuid': 'x'}]}, client.call('b', 'status'))
         queues = self.queues()
         # Of each host one for control calls and one for all clusters, and
         # one for answers.

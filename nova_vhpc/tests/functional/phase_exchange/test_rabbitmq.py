@@ -154,7 +154,7 @@ class PhasesTest(RabbitMQTestCase):
             agents.make_conf(self.url, call_timeout=3.0)
         )
         self.addCleanup(client.close)
-        self.assertEqual({'vms': ['x']}, client.call('a', 'status'))
+        self.assertEqual({'vms': [{'uuid': 'x'}]}, client.call('a', 'status'))
         client.call('a', 'pause')
         client.call('a', 'resume')
         client.call('a', 'restore', server='s1')
@@ -202,7 +202,7 @@ class PhasesTest(RabbitMQTestCase):
         self.assertIn('a: agent', out)
         self.assertIn('b: agent', out)
         code, out, _ = run('--json', 'status', '--host', 'a')
-        self.assertEqual({'a': {'vms': ['x']}}, json.loads(out))
+        self.assertEqual({'a': {'vms': [{'uuid': 'x'}]}}, json.loads(out))
         code, out, _ = run(
             '--timeout', '2', 'pause', '--host', 'a', '--host', 'nobody'
         )

@@ -57,7 +57,7 @@ class FakeControl:
         self.calls: list[Any] = []
 
     def status(self) -> dict[str, Any]:
-        return {'vms': ['x']}
+        return {'vms': [{'uuid': 'x'}]}
 
     def pause(self, wait_s: float) -> dict[str, Any]:
         self.calls.append('pause')

@@ -99,6 +99,14 @@ class AgreementTest(base.BaseTestCase):
         self.settle(net)
         self.assertLessEqual(frame.least(8), self.place(net, 'w').bit_count())
 
+    def test_widest_cluster_chooses_first(self) -> None:
+        net = network('', '')
+        for host in 'ab':
+            # One CPU in all slots would leave none for the wide cluster.
+            net.set_gangs(host, [gang('n', 1, 1.0), gang('w', CPUS, 0.5)])
+        self.settle(net)
+        self.assertLessEqual(frame.least(8), self.place(net, 'w').bit_count())
+
     def test_agreement_survives_the_leader(self) -> None:
         net = network('pq', 'pqr', 'qr')
         self.settle(net)
@@ -157,6 +165,27 @@ class AgreementTest(base.BaseTestCase):
         self.assertEqual({'p', 'q'}, self.agreed(net, 'a'))
         self.assertEqual({'p', 'q', 'r'}, self.agreed(net, 'b'))
         self.assertEqual([], net.faults_found())
+
+    def test_any_host_may_refuse_a_cluster_for_all(self) -> None:
+        for name in 'abc':
+            net = network('p', 'p', 'p')
+            net.run(5_000_000)
+            net.set_gangs(name, [gang('p')._replace(plays=False)])
+            net.run(protocol.LEASE_US)
+            self.assertEqual({None}, self.places(net, 'p'), name)
+            net.set_gangs(name, [gang('p')])
+            self.settle(net)
+            self.assertTrue(self.place(net, 'p'))
+
+    def test_cluster_waits_for_a_host_that_rests(self) -> None:
+        net = network('pq', 'p', 'q')
+        net.set_gangs('b', [gang('p')._replace(plays=False)])
+        net.run(5_000_000)
+        # The only cluster of c has the host a, which rests for p.
+        self.assertEqual(set(), self.agreed(net, 'c'))
+        net.set_gangs('b', [gang('p')])
+        net.run(5_000_000)
+        self.assertEqual({'q'}, self.agreed(net, 'c'))
 
     def test_far_away_hosts_do_not_rest(self) -> None:
         net = network('pq', 'qr', 'rs', 'st', 'tu', 'uv', 'v')
@@ -386,6 +415,15 @@ class SlotMachine(stateful.RuleBasedStateMachine):
             ]
             has_slots = {one.agreed[key] is not None for one in living}
             assert len(has_slots) <= 1, (key, has_slots)
+        self.check_that_hosts_rest_for_a_reason()
+
+    def check_that_hosts_rest_for_a_reason(self) -> None:
+        living = [
+            host.protocol for host in self.net.hosts.values() if host.is_alive
+        ]
+        clusters = [one for host in living for one in host.clusters.values()]
+        if all(one.slots for one in clusters):
+            assert not any(None in host.agreed.values() for host in living)
 
 
 SlotMachine.TestCase.settings = hypothesis.settings(
