@@ -60,8 +60,7 @@ class Live:
     :ivar held_up_s: time in which its vCPUs wanted to run and did not, in
         seconds.
     :ivar held_up_now: whether its vCPUs were held up for more than a twentieth
-        of the last control period, on average; the library for waiting takes
-        as much steal time for a CPU that is taken.
+        of the last control period, on average.
     :ivar never_sleeps: whether its vCPUs want to run all the time, so that its
         programs spin while they wait, or only compute.
     :ivar in_windows_s: time for which gang windows favoured it, in seconds.
