@@ -34,7 +34,7 @@ from nova_vhpc.vendordata.guest.topology_files import (
     with_nodes,
 )
 from nova_vhpc.vendordata.guest.waiting import (
-    LIBRARIES,
+    LIBRARY,
     WAIT_FLAGS,
     WAIT_MODES,
     shell_lines,
@@ -177,18 +177,18 @@ def _environment(args: argparse.Namespace) -> str:
 def _preload(library: 'str | None') -> 'dict[str, str]':
     """Return the variable that loads the library for MPI, if it is here.
 
-    :param library: its file; None to look where it is mostly.
+    :param library: its file; None for :data:`LIBRARY`.
     :raises HostsError: it is not in the file that was named.
     """
     if library and not os.path.exists(library):
         raise HostsError(f'--library: there is no {library}')
-    for path in [os.path.abspath(library)] if library else LIBRARIES:
-        if os.path.exists(path):
-            loaded = re.split('[ :]+', os.environ.get('LD_PRELOAD', ''))
-            others = [one for one in loaded if one and one != path]
-            return {'LD_PRELOAD': ':'.join([path, *others])}
+    path = os.path.abspath(library or LIBRARY)
+    if os.path.exists(path):
+        loaded = re.split('[ :]+', os.environ.get('LD_PRELOAD', ''))
+        others = [one for one in loaded if one and one != path]
+        return {'LD_PRELOAD': ':'.join([path, *others])}
     _say(
-        f'{LIBRARIES[0]} is not here, so MPI calls spin as before; install '
+        f'{LIBRARY} is not here, so MPI calls spin as before; install '
         'it on all members, or name it by --library'
     )
     return {}
@@ -287,9 +287,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         '--library',
         metavar='FILE',
-        help='with env --wait: the library that lets MPI calls nap (default: '
-        + ' or '.join(LIBRARIES)
-        + ', if it is there)',
+        help='with env --wait: the library that lets MPI calls nap '
+        f'(default: {LIBRARY}, if it is there)',
     )
     return parser
 

@@ -16,10 +16,7 @@ import shlex
 WAIT_MODES = ('auto', 'passive', 'active')
 """Values of ``vhpc:wait`` and of ``VHPC_WAIT``."""
 
-LIBRARIES = (
-    '/usr/local/lib/libvhpcwait.so',
-    '/usr/local/lib/nova-vhpc-wait/libvhpcwait.so',
-)
+LIBRARY = '/usr/local/lib/libvhpcwait.so'
 """Where guests may have the library that lets MPI calls nap."""
 
 _FOR_ALL = {
