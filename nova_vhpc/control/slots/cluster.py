@@ -31,8 +31,6 @@ class Cluster:
     :ivar blocked: see :class:`~nova_vhpc.control.slots.messages.Report`.
     :ivar avoided: the same.
     :ivar taken: the same.
-    :ivar fits: whether it fits in its slots beside the clusters of higher rank
-        of this host.
     :ivar sent: the last report that was sent; None for none.
     :ivar sent_us: when that was.
     :ivar repeat_us: when it is repeated, because it may be lost; 0 for never.
@@ -58,7 +56,6 @@ class Cluster:
     avoided: int = 0
     taken: int = 0
     rests: int = 0
-    fits: bool = True
     sent: Report | None = None
     sent_us: int = 0
     repeat_us: int = 0
@@ -110,6 +107,15 @@ class Cluster:
             elif now_us >= self.hold_us:
                 self.decision, self.hold_us = None, 0
 
+    def is_refused(self, plays: bool, now_us: int) -> bool:
+        """Return whether any of its hosts would play no windows for it.
+
+        :param plays: whether this host would.
+        """
+        return not plays or not all(
+            report.plays for _, report in self.live(now_us)
+        )
+
     def distance(self, plays: bool, now_us: int) -> int:
         """Return how far the cluster is from one that a host refuses.
 
@@ -117,9 +123,7 @@ class Cluster:
         :returns: 0 if all of its hosts play them; 1 if one refuses; more if a
             host rests for the sake of another cluster.
         """
-        if not plays or not all(
-            report.plays for _, report in self.live(now_us)
-        ):
+        if self.is_refused(plays, now_us):
             return 1
         return min(
             (
@@ -174,9 +178,7 @@ class Cluster:
             blocked |= report.blocked
             avoided |= report.avoided
             taken |= report.taken
-        if not plays or not all(
-            report.plays for _, report in self.live(now_us)
-        ):
+        if self.is_refused(plays, now_us):
             blocked = taken = frame.ALL
         wanted, width, span = self.demand(now_us)
         before = self.decision or Decision(0, 0, 0, 0, 0, 0)

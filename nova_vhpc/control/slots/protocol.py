@@ -322,7 +322,6 @@ class SlotProtocol:
                 one.decide(now_us, self._plays(one))
             _load(used, one.slots, one.width)
             slots = one.slots & ~self._full(played, one.width)
-            one.fits = slots == one.slots
             if slots and one.decision is not None and self._plays(one):
                 _load(played, slots, one.width)
                 self.table[one.key] = model.ClusterSlot(
